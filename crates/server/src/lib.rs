@@ -1,0 +1,24 @@
+//! One shard of a node: the composition of all core machines.
+//!
+//! A body creates a [`Shard`] per core, tells it events and executes its effects:
+//!
+//! ```text
+//! loop {
+//!     for event in body.wait(shard.deadline()) { shard.on_event(now, event, &mut out); }
+//!     shard.on_timers(now, &mut out);
+//!     for effect in out.drain(..) { body.execute(effect); }
+//! }
+//! ```
+//!
+//! **Invariant:** no clock, no file, no socket and no thread exists here; the simulator and the
+//! io_uring body run the same compiled code.
+
+#![no_std]
+
+extern crate alloc;
+
+mod config;
+mod observation;
+
+pub use config::{Limits, NodeAddress, RootCredential, ShardConfig, Timing};
+pub use observation::{Observation, Role};

@@ -1,0 +1,87 @@
+//! What a shard tells white-box checkers, if asked to. Costs nothing otherwise.
+
+use base::{Bytes, ClientId, GroupId, Op, View};
+
+/// A replica's part in a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It prepares and commits.
+    Primary,
+    /// It follows.
+    Backup,
+    /// It is between two views.
+    ViewChange,
+}
+
+/// A step of one group at one replica.
+#[derive(Clone, Debug)]
+pub enum Observation {
+    /// The group has been recovered from this replica's disk.
+    Recovered {
+        /// Which.
+        group: GroupId,
+        /// Last op in the log.
+        op: Op,
+        /// Its identity, 0 for op 0.
+        checksum: u128,
+        /// What is known to be committed.
+        commit: Op,
+        /// Whether the log holds all it may have acknowledged.
+        trusted: bool,
+    },
+    /// The role or the view has changed.
+    View {
+        /// Which.
+        group: GroupId,
+        /// The view it is in.
+        view: View,
+        /// The view of its log.
+        log_view: View,
+        /// Its part.
+        role: Role,
+    },
+    /// This replica has acknowledged its log up to `op` to the primary of `view`.
+    PrepareOk {
+        /// Which.
+        group: GroupId,
+        /// In which view.
+        view: View,
+        /// Up to where.
+        op: Op,
+    },
+    /// This replica has learnt that `prepare` is committed and applied it; in op order.
+    Committed {
+        /// Which.
+        group: GroupId,
+        /// The whole frame.
+        prepare: Bytes,
+        /// Digest of the group's state machine after it, if cheap (metadata), else 0.
+        digest: u128,
+    },
+    /// A client is being told that its request has been done (status and result are success).
+    Acknowledged {
+        /// Which.
+        group: GroupId,
+        /// Whose.
+        client: ClientId,
+        /// Which of its requests.
+        request: u64,
+        /// Where it stands in the log.
+        op: Op,
+    },
+    /// Ops after `op` have been cut off this replica's log.
+    Truncated {
+        /// Which.
+        group: GroupId,
+        /// The last op kept.
+        op: Op,
+    },
+    /// A view began without a quorum of trusted logs, with all replicas heard: acknowledged ops
+    /// may be gone.
+    LossPossible {
+        /// Which.
+        group: GroupId,
+        /// The view that began.
+        view: View,
+    },
+}
