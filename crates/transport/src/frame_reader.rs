@@ -75,10 +75,11 @@ impl FrameReader {
     /// A reader that refuses frames above `limit` bytes.
     ///
     /// # Panics
-    /// If `limit` is smaller than a header.
+    /// If `limit` is smaller than a header or above 4 GiB.
     #[must_use]
-    pub fn new(limit: u32) -> Self {
-        assert!(limit as usize >= HEADER_SIZE);
+    pub fn new(limit: usize) -> Self {
+        assert!(limit >= HEADER_SIZE);
+        let limit = u32::try_from(limit).expect("sizes are 32 bits on the wire");
         Self {
             limit,
             receive_size: RECEIVE_SIZE_MIN,
@@ -92,7 +93,7 @@ impl FrameReader {
 
     /// A reader that begins with bytes somebody else has received.
     #[must_use]
-    pub fn with_received(limit: u32, received: Bytes) -> Self {
+    pub fn with_received(limit: usize, received: Bytes) -> Self {
         let mut reader = Self::new(limit);
         reader.pending = Pending::Shared(received);
         reader
@@ -303,7 +304,7 @@ mod tests {
 
     use super::*;
 
-    const LIMIT: u32 = 8 << 20;
+    const LIMIT: usize = 8 << 20;
 
     fn frame(size: usize, fill: u8) -> Vec<u8> {
         let mut frame = vec![fill; size];
@@ -387,7 +388,10 @@ mod tests {
         assert_eq!(frames.len(), 1);
         let larger = frame(1_001, 1);
         receive(&mut reader, &mut &larger[..HEADER_SIZE], usize::MAX);
-        let refused = Err(FrameError::TooLarge { size: 1_001, limit });
+        let refused = Err(FrameError::TooLarge {
+            size: 1_001,
+            limit: 1_000,
+        });
         assert_eq!(reader.next_frame(), refused);
         assert_eq!(reader.next_frame(), refused);
     }

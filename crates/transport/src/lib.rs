@@ -13,6 +13,12 @@
 
 extern crate alloc;
 
+mod backoff;
 mod frame_reader;
+mod hello;
+mod outgoing;
 
+pub use backoff::Backoff;
 pub use frame_reader::{FrameError, FrameReader, RECEIVE_SIZE_MAX, RECEIVE_SIZE_MIN};
+pub use hello::{Identity, REPLICA_PROTOCOL, Refusal, Welcome};
+pub use outgoing::{Full, Outgoing};
