@@ -75,7 +75,8 @@ pub(crate) const CRATES: &[Crate] = &[
     core("transport", &["base", "wire", "platform"], &["thiserror"]),
     core("server", LOGIC, &["thiserror"]),
     core("client", &["base", "wire", "platform", "transport"], &["thiserror", "tokio"]),
-    std("uring", &["base", "wire", "platform", "transport", "server"], &["io-uring", "libc"]),
+    std("uring", &["base", "wire", "platform", "transport", "server"],
+        &["argon2", "io-uring", "libc", "rtrb", "tracing"]),
     std("viewstamp", &["uring", "base", "wire", "platform", "transport", "server", "metadata"],
         &["argon2", "blake3", "clap", "libc", "serde", "signal-hook", "toml", "tracing",
           "tracing-subscriber"]),
@@ -84,7 +85,7 @@ pub(crate) const CRATES: &[Crate] = &[
     std("interop", &[], &["iggy", "tokio", "toml"]),
     std("simulator", &["base", "wire", "platform", "consensus", "storage", "metadata",
         "partition", "transport", "server", "client"],
-        &["clap", "indicatif", "libc", "serde", "serde_json"]),
+        &["argon2", "clap", "indicatif", "libc", "serde", "serde_json"]),
 ];
 
 /// What tests may use beyond their crate's row.
