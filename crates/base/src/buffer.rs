@@ -125,7 +125,11 @@ impl Buffer {
     #[must_use]
     pub fn freeze(self) -> Bytes {
         let end = self.len;
-        Bytes { buffer: Arc::new(self), start: 0, end }
+        Bytes {
+            buffer: Arc::new(self),
+            start: 0,
+            end,
+        }
     }
 }
 
@@ -157,7 +161,11 @@ impl Bytes {
     #[must_use]
     pub fn slice(&self, start: usize, end: usize) -> Self {
         assert!(start <= end && end <= self.len());
-        Self { buffer: self.buffer.clone(), start: self.start + start, end: self.start + end }
+        Self {
+            buffer: self.buffer.clone(),
+            start: self.start + start,
+            end: self.start + end,
+        }
     }
 
     /// The bytes, writable, if nobody else shares the buffer.

@@ -123,6 +123,23 @@ impl fmt::Display for GroupId {
     }
 }
 
+/// The numbers by which clients know a partition. They are reused; a [`GroupId`] never is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionIds {
+    /// Its stream.
+    pub stream: u32,
+    /// Its topic in the stream.
+    pub topic: u32,
+    /// Its place in the topic, from 0.
+    pub partition: u32,
+}
+
+impl fmt::Display for PartitionIds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.stream, self.topic, self.partition)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

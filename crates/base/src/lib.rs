@@ -15,6 +15,6 @@ mod prng;
 mod time;
 
 pub use buffer::{BLOCK_SIZE, Buffer, Bytes};
-pub use id::{ClientId, GroupId, Offset, Op, ReplicaIndex, ShardIndex, View};
+pub use id::{ClientId, GroupId, Offset, Op, PartitionIds, ReplicaIndex, ShardIndex, View};
 pub use prng::{Domain, Prng};
 pub use time::{Instant, Timestamp};

@@ -123,6 +123,9 @@ mod tests {
         let mean = Duration::from_millis(10);
         let total: Duration = (0..10_000).map(|_| prng.exponential(mean)).sum();
         let average = total / 10_000;
-        assert!(average > mean * 85 / 100 && average < mean * 115 / 100, "{average:?}");
+        assert!(
+            average > mean * 85 / 100 && average < mean * 115 / 100,
+            "{average:?}"
+        );
     }
 }

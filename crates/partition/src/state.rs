@@ -1,0 +1,526 @@
+//! The state of one partition: where its log ends, what of it is committed, who has read how far
+//! and who wrote what.
+//!
+//! ```text
+//!   0 ≤ committed.op ≤ appended.op
+//!   0 ≤ committed.next_offset ≤ appended.next_offset
+//!
+//!   op      1 … committed.op              … appended.op
+//!           └ applied: polls, offsets and ┘└ may be cut off by a view change: counts for the
+//!             retries see this             │ next offset and for duplicates only
+//! ```
+//!
+//! A prepare passes twice: `on_append` when it enters this replica's log, `apply` when it is
+//! committed. Replicated state changes in `apply` only.
+
+use alloc::vec::Vec;
+
+use base::{ClientId, GroupId, Offset, Op, PartitionIds, Timestamp};
+use wire::{
+    AckLevel, BatchError, BatchHeader, Codec, Consumer, ConsumerKind, ErrorCode, Identifier,
+    Operation, OptionalPartition, batch,
+    replica::PrepareHeader,
+    reply::{Confirmation, ConsumerOffset},
+    request::{DeleteConsumerOffset, OffsetTarget, StoreConsumerOffset},
+};
+
+use crate::{
+    Limits,
+    consumers::{ConsumerKey, Consumers, Store},
+    digest::Digest,
+    producers::{Known, Outcome, Producers},
+};
+
+/// A place in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Frontier {
+    /// The last op.
+    pub op: Op,
+    /// The offset after the last message.
+    pub next_offset: Offset,
+    /// When the last message was appended.
+    pub timestamp: Timestamp,
+}
+
+impl Frontier {
+    /// Offset of the last message, if there is one.
+    #[must_use]
+    pub fn last_offset(&self) -> Option<Offset> {
+        self.next_offset.0.checked_sub(1).map(Offset)
+    }
+}
+
+/// Where a batch was given its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamped {
+    /// Offset of its first message.
+    pub base_offset: Offset,
+    /// When it was appended. The prepare's header must carry the same.
+    pub timestamp: Timestamp,
+    /// How many messages it has.
+    pub count: u32,
+}
+
+/// Why a prepare of the primary is not what this replica's log must go on with. The primary or
+/// this replica has a bug, or memory is damaged: the replica must not acknowledge it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Divergence {
+    /// The body is not a batch.
+    Batch(BatchError),
+    /// It is stamped for another partition.
+    Partition(u64),
+    /// It does not start at this log's next offset.
+    BaseOffset {
+        /// Where this log goes on.
+        expected: Offset,
+        /// Where the batch says it starts.
+        found: Offset,
+    },
+    /// Its append time is before the message before it, or is not the prepare's.
+    Timestamp(Timestamp),
+}
+
+/// What to do with a request, judged by its client and number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Prepare it.
+    New,
+    /// It is in the log already, not committed: never prepare it again. The outcome is unknown
+    /// until its commit (code 57 for this copy).
+    InFlight,
+    /// It is committed: answer as then.
+    Replay(Reply),
+    /// It is committed and its answer is gone (code 59).
+    AlreadyApplied,
+}
+
+/// The answer to a committed request; the server frames it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The op that was answered. A replayed reply names the op of the first execution.
+    pub op: Op,
+    /// The payload: a counted list of confirmations for messages, empty for offsets.
+    pub result: Result<Vec<u8>, ErrorCode>,
+}
+
+/// The state of one partition.
+#[derive(Clone, Debug)]
+pub struct PartitionState {
+    group: GroupId,
+    ids: PartitionIds,
+    limits: Limits,
+    appended: Frontier,
+    committed: Frontier,
+    /// Bytes of committed batches.
+    size_bytes: u64,
+    consumers: Consumers,
+    producers: Producers,
+}
+
+impl PartitionState {
+    /// The state before the first op.
+    ///
+    /// # Panics
+    /// If there is no room for a producer.
+    #[must_use]
+    pub fn new(group: GroupId, ids: PartitionIds, limits: Limits) -> Self {
+        assert!(group != GroupId::METADATA);
+        assert!(
+            limits.producers_max > 0,
+            "a retry must find its own request"
+        );
+        Self {
+            group,
+            ids,
+            limits,
+            appended: Frontier::default(),
+            committed: Frontier::default(),
+            size_bytes: 0,
+            consumers: Consumers::default(),
+            producers: Producers::default(),
+        }
+    }
+
+    /// Its group.
+    #[must_use]
+    pub const fn group(&self) -> GroupId {
+        self.group
+    }
+
+    /// How clients know it.
+    #[must_use]
+    pub const fn ids(&self) -> PartitionIds {
+        self.ids
+    }
+
+    /// The end of this replica's log.
+    #[must_use]
+    pub const fn appended(&self) -> Frontier {
+        self.appended
+    }
+
+    /// The end of what has been applied.
+    #[must_use]
+    pub const fn committed(&self) -> Frontier {
+        self.committed
+    }
+
+    /// Offset of the last committed message, 0 if there is none: what clients are shown.
+    #[must_use]
+    pub fn current_offset(&self) -> Offset {
+        self.committed.last_offset().unwrap_or_default()
+    }
+
+    /// Offset of the first message still kept.
+    #[must_use]
+    pub const fn first_offset(&self) -> Offset {
+        Offset(0)
+    }
+
+    /// Committed messages.
+    #[must_use]
+    pub const fn messages_count(&self) -> u64 {
+        self.committed.next_offset.0
+    }
+
+    /// Bytes of committed messages, with the headers of their batches.
+    #[must_use]
+    pub const fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// The stored offset of a consumer.
+    #[must_use]
+    pub fn stored_offset(&self, consumer: ConsumerKey) -> Option<Offset> {
+        self.consumers.get(consumer)
+    }
+
+    /// Body of get_consumer_offset (120): nothing if none is stored.
+    #[must_use]
+    pub fn get_consumer_offset(&self, consumer: ConsumerKey) -> Vec<u8> {
+        let Some(stored) = self.stored_offset(consumer) else {
+            return Vec::new();
+        };
+        let record = ConsumerOffset {
+            partition_id: self.ids.partition,
+            current_offset: self.current_offset().0,
+            stored_offset: stored.0,
+        };
+        record.encode()
+    }
+
+    /// The primary judges a request before it prepares it.
+    ///
+    /// A send that is in the log a second time would take offsets a second time: there is no
+    /// way to undo it at its commit. So the primary must ask here, and prepare only what is
+    /// [`Decision::New`]; [`Self::apply`] asserts that it did. The judgement is sound although
+    /// it looks at the table of the commit: what is in the log beyond it is in flight here.
+    #[must_use]
+    pub fn check_request(&self, client: ClientId, request: u64) -> Decision {
+        if client.0 == 0 {
+            return Decision::New;
+        }
+        match self.producers.check(client, request) {
+            Known::Not => Decision::New,
+            Known::InFlight => Decision::InFlight,
+            Known::Committed(op, outcome) => Decision::Replay(self.reply(op, outcome)),
+            Known::Superseded => Decision::AlreadyApplied,
+        }
+    }
+
+    /// The primary gives a verified batch its place at the end of the log, in place. The header
+    /// of its prepare must carry the timestamp returned; [`Self::on_append`] makes it count.
+    ///
+    /// # Errors
+    /// [`BatchError`] if `bytes` is not a batch.
+    pub fn stamp(&self, bytes: &mut [u8], realtime: Timestamp) -> Result<Stamped, BatchError> {
+        let base_offset = self.appended.next_offset;
+        let timestamp = realtime.max(self.appended.timestamp);
+        let header = batch::stamp(bytes, self.ids.partition, base_offset.0, timestamp.0)?;
+        Ok(Stamped {
+            base_offset,
+            timestamp,
+            count: header.message_count,
+        })
+    }
+
+    /// A backup derives what the primary must have stamped, and compares. Only messages are
+    /// stamped; other ops always pass.
+    ///
+    /// # Errors
+    /// [`Divergence`] if the log cannot go on with this prepare.
+    pub fn verify(&self, prepare: &PrepareHeader, body: &[u8]) -> Result<(), Divergence> {
+        if prepare.operation != Operation::SendMessages {
+            return Ok(());
+        }
+        let header = BatchHeader::decode(body).map_err(Divergence::Batch)?;
+        if header.batch_length != body.len() as u64 {
+            return Err(Divergence::Batch(BatchError::Length));
+        }
+        if header.partition_id != u64::from(self.ids.partition) {
+            return Err(Divergence::Partition(header.partition_id));
+        }
+        let (expected, found) = (self.appended.next_offset, Offset(header.base_offset));
+        if found != expected {
+            return Err(Divergence::BaseOffset { expected, found });
+        }
+        let timestamp = Timestamp(header.base_timestamp);
+        if timestamp < self.appended.timestamp || timestamp != prepare.timestamp {
+            return Err(Divergence::Timestamp(timestamp));
+        }
+        Ok(())
+    }
+
+    /// A prepare has entered this replica's log.
+    ///
+    /// # Panics
+    /// If it is not the next one, or was not verified.
+    pub fn on_append(&mut self, prepare: &PrepareHeader, body: &[u8]) {
+        assert!(prepare.group == self.group);
+        assert!(prepare.op == self.appended.op.next(), "the log has no gaps");
+        self.appended.op = prepare.op;
+        if prepare.operation == Operation::SendMessages {
+            let header = stamped(body);
+            assert!(
+                header.base_offset == self.appended.next_offset.0,
+                "verified before"
+            );
+            assert!(
+                header.base_timestamp >= self.appended.timestamp.0,
+                "verified before"
+            );
+            self.appended = after(prepare.op, &header);
+        }
+        if is_numbered(prepare) {
+            self.producers.on_append(prepare.client, prepare.request);
+        }
+        if base::planted::bug(34) && prepare.operation == Operation::StoreConsumerOffset {
+            let _ = self.store(prepare, body);
+        }
+        self.assert_invariants();
+    }
+
+    /// The log has been cut back, or its end is known anew: it now is what has been applied,
+    /// then these prepares (header and body), in order.
+    pub fn reset_appended<'a>(
+        &mut self,
+        uncommitted: impl Iterator<Item = (PrepareHeader, &'a [u8])>,
+    ) {
+        self.appended = self.committed;
+        self.producers.forget_in_flight();
+        for (prepare, body) in uncommitted {
+            self.on_append(&prepare, body);
+        }
+    }
+
+    /// Applies the next committed prepare, which has been appended before.
+    ///
+    /// # Panics
+    /// If it is not the next one, or if its messages are in the log a second time: see
+    /// [`Self::check_request`].
+    pub fn apply(&mut self, prepare: &PrepareHeader, body: &[u8]) -> Reply {
+        assert!(prepare.group == self.group);
+        assert!(
+            prepare.op == self.committed.op.next(),
+            "ops are applied in order, each once"
+        );
+        assert!(
+            prepare.op <= self.appended.op,
+            "only what is in the log can commit"
+        );
+        self.committed.op = prepare.op;
+        let numbered = is_numbered(prepare);
+        if numbered {
+            self.producers.on_commit(prepare.client);
+        }
+        let reply = match prepare.operation {
+            Operation::SendMessages => self.apply_messages(prepare, body),
+            Operation::StoreConsumerOffset | Operation::DeleteConsumerOffset => {
+                self.apply_offset(prepare, body)
+            }
+            Operation::Noop => Reply {
+                op: prepare.op,
+                result: Ok(Vec::new()),
+            },
+            _ => Reply {
+                op: prepare.op,
+                result: Err(ErrorCode::FEATURE_UNAVAILABLE),
+            },
+        };
+        self.assert_invariants();
+        reply
+    }
+
+    fn apply_messages(&mut self, prepare: &PrepareHeader, body: &[u8]) -> Reply {
+        let header = stamped(body);
+        assert!(
+            header.base_offset == self.committed.next_offset.0,
+            "verified before"
+        );
+        self.committed = after(prepare.op, &header);
+        self.size_bytes += header.batch_length;
+        let base_offset = Offset(header.base_offset);
+        let outcome = Outcome::Sent {
+            base_offset,
+            count: header.message_count,
+        };
+        if is_numbered(prepare) {
+            self.record(prepare, outcome);
+        }
+        self.reply(prepare.op, outcome)
+    }
+
+    fn apply_offset(&mut self, prepare: &PrepareHeader, body: &[u8]) -> Reply {
+        let numbered = is_numbered(prepare);
+        if numbered {
+            match self.producers.check(prepare.client, prepare.request) {
+                Known::Committed(op, outcome) => return self.reply(op, outcome),
+                Known::Superseded => {
+                    let result = Err(ErrorCode::REQUEST_ALREADY_APPLIED);
+                    return Reply {
+                        op: prepare.op,
+                        result,
+                    };
+                }
+                Known::Not | Known::InFlight => {}
+            }
+        }
+        let result = match prepare.operation {
+            Operation::StoreConsumerOffset if base::planted::bug(34) => Ok(()),
+            Operation::StoreConsumerOffset => self.store(prepare, body),
+            _ => self.delete(body),
+        };
+        let outcome = Outcome::Offset(result);
+        if numbered {
+            self.record(prepare, outcome);
+        }
+        self.reply(prepare.op, outcome)
+    }
+
+    fn store(&mut self, prepare: &PrepareHeader, body: &[u8]) -> Result<(), ErrorCode> {
+        let request = StoreConsumerOffset::decode(body).map_err(|error| error.code())?;
+        let consumer = consumer_key(request.target.consumer)?;
+        let last = self.committed.last_offset();
+        if last.is_none_or(|last| request.offset > last.0) {
+            return Err(ErrorCode::INVALID_OFFSET);
+        }
+        let store = if prepare.client.0 == 0 {
+            Store::Monotone
+        } else {
+            Store::Explicit
+        };
+        let max = self.limits.consumers_max;
+        self.consumers
+            .store(consumer, Offset(request.offset), store, max)
+    }
+
+    fn delete(&mut self, body: &[u8]) -> Result<(), ErrorCode> {
+        let request = DeleteConsumerOffset::decode(body).map_err(|error| error.code())?;
+        self.consumers
+            .delete(consumer_key(request.target.consumer)?)
+    }
+
+    fn record(&mut self, prepare: &PrepareHeader, outcome: Outcome) {
+        let (client, request) = (prepare.client, prepare.request);
+        self.producers.record(
+            (client, request),
+            prepare.op,
+            outcome,
+            self.limits.producers_max,
+        );
+    }
+
+    fn reply(&self, op: Op, outcome: Outcome) -> Reply {
+        let result = match outcome {
+            Outcome::Offset(result) => result.map(|()| Vec::new()),
+            Outcome::Sent { base_offset, .. } => {
+                let confirmation = Confirmation {
+                    stream_id: self.ids.stream,
+                    topic_id: self.ids.topic,
+                    partition_id: self.ids.partition,
+                    base_offset: base_offset.0,
+                };
+                Ok(wire::Counted(alloc::vec![confirmation]).encode())
+            }
+        };
+        Reply { op, result }
+    }
+
+    /// Body of the StoreConsumerOffset that a server prepares by itself (client 0) when a poll
+    /// with auto-commit has been served: such a store raises an offset and never lowers it.
+    #[must_use]
+    pub fn auto_commit_body(&self, consumer: ConsumerKey, offset: Offset) -> Vec<u8> {
+        let id = Identifier::Numeric(consumer.id);
+        let target = OffsetTarget {
+            consumer: Consumer {
+                kind: consumer.kind,
+                id,
+            },
+            stream: Identifier::Numeric(self.ids.stream),
+            topic: Identifier::Numeric(self.ids.topic),
+            partition: OptionalPartition(Some(self.ids.partition)),
+        };
+        StoreConsumerOffset {
+            target,
+            offset: offset.0,
+            ack: AckLevel::Quorum,
+        }
+        .encode()
+    }
+
+    /// A hash of the replicated state: equal on all replicas at equal commits, whatever is in
+    /// flight.
+    #[must_use]
+    pub fn digest(&self) -> u128 {
+        let mut digest = Digest::default();
+        digest.u64(self.group.0);
+        digest.u64(self.committed.op.0);
+        digest.u64(self.committed.next_offset.0);
+        digest.u64(self.committed.timestamp.0);
+        digest.u64(self.size_bytes);
+        self.consumers.digest_into(&mut digest);
+        self.producers.digest_into(&mut digest);
+        digest.finish()
+    }
+
+    fn assert_invariants(&self) {
+        assert!(self.committed.op <= self.appended.op);
+        assert!(self.committed.next_offset <= self.appended.next_offset);
+        assert!(self.committed.timestamp <= self.appended.timestamp);
+    }
+}
+
+/// How this partition knows the consumer of a request. A group is known by its number: whoever
+/// prepares the op has resolved its name.
+///
+/// # Errors
+/// 5000 for a group that is named.
+pub fn consumer_key(consumer: Consumer<'_>) -> Result<ConsumerKey, ErrorCode> {
+    let id = match (consumer.kind, consumer.id) {
+        (ConsumerKind::Group, Identifier::Numeric(id)) => Some(id),
+        _ => consumer.single_key(),
+    };
+    let id = id.ok_or(ErrorCode::CONSUMER_GROUP_ID_NOT_FOUND)?;
+    Ok(ConsumerKey {
+        kind: consumer.kind,
+        id,
+    })
+}
+
+/// Whether a client asked and numbered its request; the server's own ops are not remembered.
+fn is_numbered(prepare: &PrepareHeader) -> bool {
+    prepare.client.0 != 0 && prepare.operation != Operation::Noop
+}
+
+/// The header of a batch that has been verified.
+fn stamped(body: &[u8]) -> BatchHeader {
+    BatchHeader::decode(body).expect("a batch is verified before it enters the log")
+}
+
+fn after(op: Op, header: &BatchHeader) -> Frontier {
+    Frontier {
+        op,
+        next_offset: Offset(header.base_offset + u64::from(header.message_count)),
+        timestamp: Timestamp(header.base_timestamp),
+    }
+}
