@@ -135,8 +135,8 @@ pub struct Group {
     pub(crate) commit_max: Op,
     /// Highest op of this log that is as durable as the mode asks.
     pub(crate) durable: Op,
-    /// Truncations under way; what the journal says of durability meanwhile is of the old log.
-    pub(crate) truncating: u32,
+    /// The truncation under way; a view's log is not complete before it is durable.
+    pub(crate) truncating: Option<Op>,
     /// Whether the log holds all this replica may have acknowledged.
     pub(crate) trusted: bool,
     /// Primary: up to where each replica has acknowledged, in this view.
@@ -191,7 +191,7 @@ impl Group {
             commit_max: log.commit(),
             durable: log.op(),
             log,
-            truncating: 0,
+            truncating: None,
             trusted: true,
             acked: [Op(0); REPLICAS_MAX],
             barrier: Op(0),

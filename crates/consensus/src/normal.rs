@@ -98,9 +98,6 @@ impl Group {
 
     /// The journal is as durable as the mode asks up to `op`.
     pub fn on_durable(&mut self, op: Op, out: &mut Vec<Effect>) {
-        if self.truncating > 0 {
-            return;
-        }
         assert!(op <= self.log.op());
         self.durable = self.durable.max(op);
         if self.status == Status::Normal && self.log_view_durable == self.view {

@@ -314,15 +314,14 @@ impl Group {
     pub(crate) fn truncate_after(&mut self, op: Op, out: &mut Vec<Effect>) {
         self.log.truncate_after(op);
         self.durable = self.durable.min(op);
-        self.truncating += 1;
+        self.truncating = Some(op);
         out.push(Effect::TruncateAfter { op });
     }
 
-    /// A truncation is durable.
-    pub fn on_truncated(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        assert!(self.truncating > 0);
-        self.truncating -= 1;
-        if self.truncating == 0 {
+    /// The truncation after `op` is durable; earlier ones that it has overtaken are not told.
+    pub fn on_truncated(&mut self, now: Instant, op: Op, out: &mut Vec<Effect>) {
+        if self.truncating == Some(op) {
+            self.truncating = None;
             self.continue_install(now, out);
         }
         self.invariants();
@@ -335,7 +334,7 @@ impl Group {
             return self.request_prepares(now, install.vetted.next(), install.op, out);
         }
         assert_eq!(self.log.op(), install.op);
-        if self.truncating > 0 {
+        if self.truncating.is_some() {
             return;
         }
         self.install = None;
