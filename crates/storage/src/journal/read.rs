@@ -1,0 +1,386 @@
+//! Reading: from memory at once if the records are there, else from the files in chunks.
+//!
+//! A reader walks records from an entry of the index and verifies each; it stops below
+//! `written_op`, and takes the rest from memory as soon as it reaches the records kept there.
+//! Records are slices of the chunk they were read in: a body is not copied.
+
+use alloc::vec::Vec;
+
+use base::{Buffer, Bytes, Op};
+use platform::{DiskError, DiskRequest, FileId, OpenMode, Outbox};
+use wire::{
+    HEADER_SIZE,
+    replica::{Invalid, PrepareHeader},
+};
+
+use super::{Context, Damage, Flight, Journal, JournalEvent, Stage};
+use crate::{
+    FileIds,
+    index::Start,
+    record::{Examined, Messages, examine},
+    segment::{SEGMENT_HEADER_SIZE, Segment, SegmentFile},
+    tail::{Found, HEADERS_MIN, Item},
+};
+
+/// A range of ops to read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadOps {
+    /// The first op.
+    pub from: Op,
+    /// The last op; what is not appended yet is not waited for.
+    pub to: Op,
+    /// Bytes of all records, unless the first alone is larger.
+    pub bytes_max: usize,
+}
+
+/// Messages to read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadMessages {
+    /// The first.
+    pub start: Start,
+    /// The last op to look at: the commit.
+    pub up_to: Op,
+    /// Bytes of all records, unless the first alone is larger.
+    pub bytes_max: usize,
+}
+
+/// What a reader is for.
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    /// Ops from the given one.
+    Ops { id: u64, from: Op },
+    /// Ops from the first record of messages that `start` accepts.
+    Messages { id: u64, start: Start },
+    /// The ops that the tail lacks after a truncation.
+    Refill,
+}
+
+/// A read in progress.
+#[derive(Debug)]
+pub(super) struct Reader {
+    purpose: Purpose,
+    to: Op,
+    bytes_max: usize,
+    /// The op at `position` of the segment that starts with `segment`.
+    next: Op,
+    segment: Op,
+    position: u64,
+    /// Bytes to read from there at least.
+    need: usize,
+    /// Checksum of the op before `next`, once known.
+    parent: Option<u128>,
+    /// Waits for its segment's file to be opened.
+    waits: bool,
+    full: bool,
+    prepares: Vec<Bytes>,
+    bytes: usize,
+    items: Vec<Item>,
+}
+
+impl Reader {
+    fn new(purpose: Purpose, to: Op, bytes_max: usize) -> Self {
+        Self {
+            purpose,
+            to,
+            bytes_max,
+            next: Op(0),
+            segment: Op(0),
+            position: 0,
+            need: HEADER_SIZE,
+            parent: None,
+            waits: false,
+            full: false,
+            prepares: Vec::new(),
+            bytes: 0,
+            items: Vec::new(),
+        }
+    }
+
+    fn is_refill(&self) -> bool {
+        matches!(self.purpose, Purpose::Refill)
+    }
+
+    fn is_done(&self) -> bool {
+        self.full || self.next > self.to
+    }
+
+    /// Takes the next record, if it is asked for.
+    fn take(&mut self, header: &PrepareHeader, record: &Bytes) {
+        assert!(header.op == self.next);
+        let wanted = match self.purpose {
+            Purpose::Ops { from, .. } => header.op >= from,
+            Purpose::Messages { start, .. } => {
+                !self.prepares.is_empty()
+                    || Messages::of(header, record).is_some_and(|m| start.accepts(&m))
+            }
+            Purpose::Refill => {
+                let place = Some((self.segment, self.position));
+                self.items.push(Item::new(*header, record.clone(), place));
+                false
+            }
+        };
+        if wanted {
+            if !self.prepares.is_empty() && self.bytes + record.len() > self.bytes_max {
+                self.full = true;
+                return;
+            }
+            self.bytes += record.len();
+            self.prepares.push(record.clone());
+        }
+        self.next = self.next.next();
+        self.parent = Some(header.checksum);
+    }
+}
+
+impl Journal {
+    /// Reads a range of ops: [`JournalEvent::Read`], at once if they are in memory.
+    pub fn read(
+        &mut self,
+        id: u64,
+        range: ReadOps,
+        files: &mut FileIds,
+        out: &mut Outbox,
+        events: &mut Vec<JournalEvent>,
+    ) {
+        let from = range.from.max(self.first_op());
+        let to = range.to.min(self.head);
+        let mut reader = Reader::new(Purpose::Ops { id, from }, to, range.bytes_max);
+        reader.next = from;
+        if from <= to && self.is_before_memory(from) {
+            let index = self.segment_of(from);
+            let place = self.segments[index].index.find_op(from);
+            let (op, position) = place.expect("the first record of a segment is in its index");
+            reader.segment = self.segments[index].first;
+            reader.next = op;
+            reader.position = position;
+        }
+        self.start_reader(reader, &mut Context { files, out, events });
+    }
+
+    /// Reads messages: [`JournalEvent::Read`] with the prepares from the record on that contains
+    /// the start or follows it, at once if they are in memory. Records without messages may be
+    /// among them.
+    pub fn read_messages(
+        &mut self,
+        id: u64,
+        range: ReadMessages,
+        files: &mut FileIds,
+        out: &mut Outbox,
+        events: &mut Vec<JournalEvent>,
+    ) {
+        let start = range.start;
+        let to = range.up_to.min(self.head);
+        let mut reader = Reader::new(Purpose::Messages { id, start }, to, range.bytes_max);
+        let complete = !self.is_before_memory(self.first_op());
+        match self.tail.find(start, complete) {
+            Found::At(op) => reader.next = op,
+            Found::Beyond => reader.next = to.next(),
+            Found::Unknown => {
+                let before = |segment: &Segment| segment.index.begins_at_or_before(start);
+                let index = self.segments.partition_point(before).saturating_sub(1);
+                let segment = &self.segments[index];
+                let place = segment.index.find_start(start);
+                let (op, position) = place.expect("the first record of a segment is in its index");
+                reader.segment = segment.first;
+                reader.next = op;
+                reader.position = position;
+            }
+        }
+        self.start_reader(reader, &mut Context { files, out, events });
+    }
+
+    /// Fetches the headers up to `op` that the tail lacks.
+    pub(super) fn start_refill(&mut self, op: Op, context: &mut Context<'_>) {
+        let window = HEADERS_MIN as u64 - 1;
+        let from = Op(op.0.saturating_sub(window)).max(self.first_op());
+        let index = self.segment_of(from);
+        let place = self.segments[index].index.find_op(from);
+        let (first, position) = place.expect("the first record of a segment is in its index");
+        let mut reader = Reader::new(Purpose::Refill, op, usize::MAX);
+        reader.segment = self.segments[index].first;
+        reader.next = first;
+        reader.position = position;
+        self.start_reader(reader, context);
+    }
+
+    /// A truncation takes everything above `op` out of all reads.
+    pub(super) fn clamp_readers(&mut self, op: Op) {
+        let count = self.readers.len();
+        self.readers.retain(|_, reader| !reader.is_refill() || reader.to <= op);
+        if self.readers.len() < count {
+            assert!(matches!(self.stage, Stage::Refilling));
+            self.stage = Stage::Idle;
+        }
+        for reader in self.readers.values_mut() {
+            reader.to = reader.to.min(op);
+        }
+    }
+
+    fn start_reader(&mut self, reader: Reader, context: &mut Context<'_>) {
+        if matches!(self.stage, Stage::Ended) {
+            return;
+        }
+        assert!(!matches!(self.stage, Stage::Recovering(_)), "recovery comes first");
+        self.readers_made += 1;
+        self.continue_reader(self.readers_made, reader, context);
+    }
+
+    /// Whether the record of `op` is only in the files.
+    fn is_before_memory(&self, op: Op) -> bool {
+        self.tail.first_record().map_or(op <= self.written, |first| op < first)
+    }
+
+    /// The segment that `op`, which is written, is in.
+    fn segment_of(&self, op: Op) -> usize {
+        let after = self.segments.partition_point(|segment| segment.first <= op);
+        after.checked_sub(1).expect("the op is not before the log")
+    }
+
+    /// Takes what is in memory, or asks for the next chunk.
+    fn continue_reader(&mut self, key: u64, mut reader: Reader, context: &mut Context<'_>) {
+        if !reader.is_refill() {
+            while !reader.is_done() && !self.is_before_memory(reader.next) {
+                let item = self.tail.get(reader.next).expect("it is in memory");
+                let record = item.record.as_ref().expect("its record is too");
+                reader.take(&item.header, record);
+            }
+        }
+        if reader.is_done() {
+            self.end_reader(reader, context.events);
+            return;
+        }
+        let index = self.segment_of(reader.next);
+        let segment = &mut self.segments[index];
+        if segment.first != reader.segment {
+            assert!(segment.first == reader.next);
+            reader.segment = segment.first;
+            reader.position = SEGMENT_HEADER_SIZE;
+        }
+        segment.used = self.readers_made;
+        if let SegmentFile::Open(file) = segment.file {
+            let left = usize::try_from(segment.size - reader.position).unwrap_or(usize::MAX);
+            let chunk = self.config.read_chunk.min(left).max(reader.need);
+            let (offset, buffer) = (reader.position, Buffer::with_capacity(chunk));
+            let request = self.request(DiskRequest::Read { file, offset, buffer }, context.out);
+            self.flights.insert(request, Flight::Read { reader: key, file });
+        } else {
+            reader.waits = true;
+            self.open_segment(reader.segment, context);
+        }
+        self.readers.insert(key, reader);
+    }
+
+    /// Opens a segment's file, unless that is under way.
+    pub(super) fn open_segment(&mut self, first: Op, context: &mut Context<'_>) {
+        let index = self.segment_index(first).expect("the segment exists");
+        if matches!(self.segments[index].file, SegmentFile::Opening(_)) {
+            return;
+        }
+        assert!(self.segments[index].file == SegmentFile::Closed);
+        let file = context.files.next();
+        self.segments[index].file = SegmentFile::Opening(file);
+        let path = self.segment_path(first);
+        let open = DiskRequest::Open { file, path, mode: OpenMode::Existing };
+        let request = self.request(open, context.out);
+        self.flights.insert(request, Flight::Open { segment: first, file });
+    }
+
+    /// A segment's file is open, or the segment is gone: its readers go on, or end.
+    pub(super) fn on_opened(
+        &mut self,
+        first: Op,
+        file: Option<FileId>,
+        context: &mut Context<'_>,
+    ) {
+        match file {
+            Some(file) if self.is_opening(first, file) => {
+                let index = self.segment_index(first).expect("it is being opened");
+                self.segments[index].file = SegmentFile::Open(file);
+            }
+            Some(file) => self.retire(file),
+            None => {}
+        }
+        let waiting: Vec<_> = self
+            .readers
+            .iter()
+            .filter_map(|(key, reader)| (reader.waits && reader.segment == first).then_some(*key))
+            .collect();
+        for key in waiting {
+            let mut reader = self.readers.remove(&key).expect("just seen");
+            reader.waits = false;
+            self.continue_reader(key, reader, context);
+        }
+        self.close_sealed(context.out);
+    }
+
+    pub(super) fn on_read(&mut self, key: u64, buffer: Buffer, context: &mut Context<'_>) {
+        // A refill may have been given up.
+        let Some(mut reader) = self.readers.remove(&key) else { return };
+        match self.walk(&mut reader, &buffer.freeze()) {
+            Ok(()) => self.continue_reader(key, reader, context),
+            Err(reason) => self.end_damaged(&reader, reason, context.events),
+        }
+        self.close_sealed(context.out);
+    }
+
+    /// Takes records from a chunk as long as it lasts.
+    fn walk(&self, reader: &mut Reader, chunk: &Bytes) -> Result<(), Invalid> {
+        if reader.is_done() {
+            return Ok(());
+        }
+        if chunk.len() < reader.need {
+            return Err(Invalid::Size);
+        }
+        let mut at = 0;
+        while !reader.is_done() && reader.next <= self.written {
+            if self.segments[self.segment_of(reader.next)].first != reader.segment {
+                break;
+            }
+            match examine(&chunk[at..], &self.expected(reader.next, reader.parent)) {
+                Examined::Record(header) => {
+                    let end = at + header.size as usize;
+                    reader.take(&header, &chunk.slice(at, end));
+                    at = end;
+                    reader.position += u64::from(header.size);
+                    reader.need = HEADER_SIZE;
+                }
+                Examined::Short(need) => {
+                    reader.need = need;
+                    break;
+                }
+                Examined::Invalid(reason) => return Err(reason),
+            }
+        }
+        Ok(())
+    }
+
+    fn end_reader(&mut self, reader: Reader, events: &mut Vec<JournalEvent>) {
+        match reader.purpose {
+            Purpose::Ops { id, .. } | Purpose::Messages { id, .. } => {
+                events.push(JournalEvent::Read { id, prepares: reader.prepares });
+            }
+            Purpose::Refill => {
+                assert!(matches!(self.stage, Stage::Refilling));
+                self.tail.replace_older(reader.items);
+                self.tail.evict(self.config.tail_cache, self.written);
+                if self.head == reader.to {
+                    self.head_checksum = reader.parent;
+                }
+                self.stage = Stage::Idle;
+            }
+        }
+    }
+
+    fn end_damaged(&mut self, reader: &Reader, reason: Invalid, events: &mut Vec<JournalEvent>) {
+        let read = match reader.purpose {
+            Purpose::Ops { id, .. } | Purpose::Messages { id, .. } => Some(id),
+            Purpose::Refill => None,
+        };
+        let (op, segment, position) = (reader.next, reader.segment, reader.position);
+        events.push(JournalEvent::Damaged(Damage { read, op, segment, position, reason }));
+        if reader.is_refill() {
+            // Without the end of the log nothing can be appended to it.
+            self.fail(DiskError::Io, events);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What a replica keeps on disk: the [`Journal`] of each group and the [`ViewStore`] of each
+//! shard.
+//!
+//! ```text
+//!   append ─▶ tail (memory) ─submit─▶ write ─▶ page cache ─sync─▶ disk
+//!             head                    written_op              synced_op
+//!             └────────── reads of the newest ops            first_op ≤ reads of the rest
+//! ```
+//!
+//! A byte of a message is written once: a segment file is a header and then the prepares exactly
+//! as they travel. What a prepare_ok promises is `written_op` in a replicated group and
+//! `synced_op` in a persisted one; the caller compares, this crate never sends.
+//!
+//! Both machines are driven by completions: every entry point appends disk requests to the outbox
+//! and returns; waiting is a stage. `docs/format.md` draws both formats to the byte.
+//!
+//! **Invariants**
+//! - `synced_op <= written_op <= head`, and every op above `written_op` is in memory.
+//! - A segment is durable, name and content, before its successor is created: only the last
+//!   segment can be torn.
+//! - At most one write or sync is in flight per machine; a failed one is the machine's end.
+//! - Nothing here knows of views' meaning, quorums or commits.
+
+#![no_std]
+
+extern crate alloc;
+
+mod index;
+mod journal;
+mod record;
+mod segment;
+mod tail;
+
+pub use index::Start;
+pub use journal::{Damage, Journal, JournalConfig, JournalEvent, ReadMessages, ReadOps};
+pub use segment::{SegmentHeader, segment_name};
+
+use platform::FileId;
+
+/// Hands out the ids of one shard's files; an id is never used twice.
+#[derive(Debug, Default)]
+pub struct FileIds(pub u64);
+
+impl FileIds {
+    /// The next unused id.
+    #[expect(clippy::should_implement_trait, reason = "it never ends, so it is no iterator")]
+    pub const fn next(&mut self) -> FileId {
+        self.0 += 1;
+        FileId(self.0)
+    }
+}
