@@ -10,14 +10,18 @@ extern crate alloc;
 
 mod batcher;
 mod config;
+#[cfg(feature = "driver")]
+pub mod driver;
 mod link;
 mod login;
 mod machine;
+mod polled;
 mod reply;
 mod request;
 
 pub use batcher::{Batch, Batcher, BatcherConfig, PartitionTarget, PushError};
 pub use config::{ClientConfig, ClientError, ClientLimits, ClientTiming, StopReason};
 pub use machine::{Client, Completion, Counters, SubmitError};
+pub use polled::{PayloadError, Polled, PolledMessage};
 pub use reply::Reply;
 pub use request::{RequestFrame, Ticket};

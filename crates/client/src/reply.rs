@@ -15,6 +15,15 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// Reads a successful reply; nothing if it is another frame. For whoever keeps frames.
+    #[must_use]
+    pub fn read(frame: Bytes) -> Option<Self> {
+        match Answer::read(frame) {
+            Answer::Done(reply) => Some(reply),
+            Answer::Refused { .. } | Answer::Evicted(_) | Answer::Malformed => None,
+        }
+    }
+
     /// The header.
     #[must_use]
     pub const fn header(&self) -> &ReplyHeader {
