@@ -1,6 +1,6 @@
 //! The driver over real sockets, against a small responder in the same process.
 #![cfg(feature = "driver")]
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::net::SocketAddr;
 
