@@ -52,7 +52,8 @@ struct Entry {
 
 impl Entry {
     fn is_at_or_before(&self, start: Start) -> bool {
-        self.messages.is_some_and(|messages| start.is_at_or_after(&messages))
+        self.messages
+            .is_some_and(|messages| start.is_at_or_after(&messages))
     }
 }
 
@@ -74,7 +75,12 @@ impl Index {
                 return;
             }
         }
-        self.entries.push(Entry { op, position, messages_op: Op(0), messages: None });
+        self.entries.push(Entry {
+            op,
+            position,
+            messages_op: Op(0),
+            messages: None,
+        });
     }
 
     /// Tells all entries that still wait for messages of the first after them. Answers whether
@@ -94,9 +100,9 @@ impl Index {
     pub(crate) fn cut(&mut self, op: Op) {
         let keep = self.entries.partition_point(|entry| entry.op <= op);
         self.entries.truncate(keep);
-        let known = self.entries.partition_point(|entry| {
-            entry.messages.is_some() && entry.messages_op <= op
-        });
+        let known = self
+            .entries
+            .partition_point(|entry| entry.messages.is_some() && entry.messages_op <= op);
         for entry in &mut self.entries[known..] {
             entry.messages = None;
             entry.messages_op = Op(0);
@@ -113,13 +119,17 @@ impl Index {
 
     /// Whether what `start` asks for lies at or after the first messages this segment leads to.
     pub(crate) fn begins_at_or_before(&self, start: Start) -> bool {
-        self.entries.first().is_some_and(|entry| entry.is_at_or_before(start))
+        self.entries
+            .first()
+            .is_some_and(|entry| entry.is_at_or_before(start))
     }
 
     /// Where to start reading for `start`, given that nothing before this segment is asked for:
     /// an op and its position.
     pub(crate) fn find_start(&self, start: Start) -> Option<(Op, u64)> {
-        let after = self.entries.partition_point(|entry| entry.is_at_or_before(start));
+        let after = self
+            .entries
+            .partition_point(|entry| entry.is_at_or_before(start));
         let entry = self.entries.get(after.saturating_sub(1))?;
         Some((entry.op, entry.position))
     }
@@ -130,7 +140,11 @@ mod tests {
     use super::*;
 
     const fn messages(offset: u64, timestamp: u64) -> Messages {
-        Messages { offset, end: offset + 10, timestamp }
+        Messages {
+            offset,
+            end: offset + 10,
+            timestamp,
+        }
     }
 
     fn sample() -> Index {
@@ -150,20 +164,41 @@ mod tests {
         assert_eq!(index.find_op(Op(2)), Some((Op(1), 100)));
         assert_eq!(index.find_op(Op(9)), Some((Op(5), 500)));
         // Offset 40 is the first of op 4, which entry 3 leads to.
-        assert_eq!(index.find_start(Start::Offset(Offset(39))), Some((Op(1), 100)));
-        assert_eq!(index.find_start(Start::Offset(Offset(40))), Some((Op(3), 300)));
+        assert_eq!(
+            index.find_start(Start::Offset(Offset(39))),
+            Some((Op(1), 100))
+        );
+        assert_eq!(
+            index.find_start(Start::Offset(Offset(40))),
+            Some((Op(3), 300))
+        );
         // Equal timestamps may stand before an entry, so only an older entry will do.
-        assert_eq!(index.find_start(Start::Timestamp(Timestamp(4000))), Some((Op(1), 100)));
-        assert_eq!(index.find_start(Start::Timestamp(Timestamp(4001))), Some((Op(3), 300)));
-        assert_eq!(index.find_start(Start::Timestamp(Timestamp(0))), Some((Op(1), 100)));
+        assert_eq!(
+            index.find_start(Start::Timestamp(Timestamp(4000))),
+            Some((Op(1), 100))
+        );
+        assert_eq!(
+            index.find_start(Start::Timestamp(Timestamp(4001))),
+            Some((Op(3), 300))
+        );
+        assert_eq!(
+            index.find_start(Start::Timestamp(Timestamp(0))),
+            Some((Op(1), 100))
+        );
     }
 
     #[test]
     fn a_cut_makes_entries_wait_again() {
         let mut index = sample();
         index.cut(Op(3));
-        assert_eq!(index.find_start(Start::Offset(Offset(1000))), Some((Op(1), 100)));
+        assert_eq!(
+            index.find_start(Start::Offset(Offset(1000))),
+            Some((Op(1), 100))
+        );
         index.fill(Op(4), messages(30, 9));
-        assert_eq!(index.find_start(Start::Offset(Offset(1000))), Some((Op(3), 300)));
+        assert_eq!(
+            index.find_start(Start::Offset(Offset(1000))),
+            Some((Op(3), 300))
+        );
     }
 }

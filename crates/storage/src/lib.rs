@@ -43,7 +43,6 @@ pub struct FileIds(pub u64);
 
 impl FileIds {
     /// The next unused id.
-    #[expect(clippy::should_implement_trait, reason = "it never ends, so it is no iterator")]
     pub const fn next(&mut self) -> FileId {
         self.0 += 1;
         FileId(self.0)

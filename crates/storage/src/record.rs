@@ -82,6 +82,10 @@ impl Messages {
         let offset = u64::from_le_bytes(array(frame, BASE_OFFSET).ok()?);
         let timestamp = u64::from_le_bytes(array(frame, BASE_TIMESTAMP).ok()?);
         let count = u32::from_le_bytes(array(frame, MESSAGE_COUNT).ok()?);
-        Some(Self { offset, end: offset.saturating_add(u64::from(count)), timestamp })
+        Some(Self {
+            offset,
+            end: offset.saturating_add(u64::from(count)),
+            timestamp,
+        })
     }
 }

@@ -104,7 +104,13 @@ pub(crate) struct Segment {
 
 impl Segment {
     pub(crate) fn new(first: Op, file: SegmentFile) -> Self {
-        Self { first, size: 0, index: Index::default(), file, used: 0 }
+        Self {
+            first,
+            size: 0,
+            index: Index::default(),
+            file,
+            used: 0,
+        }
     }
 
     /// The open file.
@@ -123,16 +129,29 @@ mod tests {
     #[test]
     fn only_twenty_digits_name_a_segment() {
         assert_eq!(parse_name(&segment_name(Op(7))), Some(Op(7)));
-        for foreign in ["7.log", "0000000000000000000a.log", "00000000000000000007.tmp", "views"] {
+        for foreign in [
+            "7.log",
+            "0000000000000000000a.log",
+            "00000000000000000007.tmp",
+            "views",
+        ] {
             assert_eq!(parse_name(foreign), None, "{foreign}");
         }
-        assert_eq!(parse_name("99999999999999999999.log"), None, "beyond 64 bits");
+        assert_eq!(
+            parse_name("99999999999999999999.log"),
+            None,
+            "beyond 64 bits"
+        );
     }
 
     #[test]
     fn a_header_survives_only_whole() {
-        let header =
-            SegmentHeader { cluster: 3, group: GroupId(1 << 10), first: Op(9), parent: 77 };
+        let header = SegmentHeader {
+            cluster: 3,
+            group: GroupId(1 << 10),
+            first: Op(9),
+            parent: 77,
+        };
         let bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes), Some(header));
         for at in 0..bytes.len() {

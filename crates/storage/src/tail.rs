@@ -1,10 +1,7 @@
 //! The newest ops in memory: headers of at least the last [`HEADERS_MIN`], records up to a bound
 //! of bytes, and always every record that is not written yet.
 
-use alloc::{
-    collections::VecDeque,
-    vec::Vec,
-};
+use alloc::{collections::VecDeque, vec::Vec};
 
 use base::{Bytes, Op};
 use wire::replica::PrepareHeader;
@@ -34,7 +31,13 @@ pub(crate) struct Item {
 impl Item {
     pub(crate) fn new(header: PrepareHeader, record: Bytes, place: Option<(Op, u64)>) -> Self {
         let messages = Messages::of(&header, &record);
-        Self { header, place, messages, latest: None, record: Some(record) }
+        Self {
+            header,
+            place,
+            messages,
+            latest: None,
+            record: Some(record),
+        }
     }
 }
 
@@ -61,12 +64,17 @@ pub(crate) struct Tail {
 impl Tail {
     /// Appends an op.
     pub(crate) fn push(&mut self, mut item: Item) {
-        let record = item.record.as_ref().expect("a new op comes with its record");
+        let record = item
+            .record
+            .as_ref()
+            .expect("a new op comes with its record");
         self.bytes += record.len();
         if let Some(last) = self.items.back() {
             assert!(item.header.op == last.header.op.next());
         }
-        item.latest = item.messages.or_else(|| self.items.back().and_then(|last| last.latest));
+        item.latest = item
+            .messages
+            .or_else(|| self.items.back().and_then(|last| last.latest));
         self.items.push_back(item);
     }
 
@@ -101,16 +109,25 @@ impl Tail {
     /// headers beyond the bound, but not that of `written`.
     pub(crate) fn evict(&mut self, bytes_max: usize, written: Op) {
         while self.bytes > bytes_max {
-            let Some(item) = self.items.get_mut(self.bare) else { break };
+            let Some(item) = self.items.get_mut(self.bare) else {
+                break;
+            };
             if item.header.op > written {
                 break;
             }
-            let record = item.record.take().expect("records are dropped from the oldest on");
+            let record = item
+                .record
+                .take()
+                .expect("records are dropped from the oldest on");
             self.bytes -= record.len();
             self.bare += 1;
         }
         while self.bare > 0 && self.items.len() > HEADERS_MAX {
-            if self.items.pop_front_if(|item| item.header.op < written).is_none() {
+            if self
+                .items
+                .pop_front_if(|item| item.header.op < written)
+                .is_none()
+            {
                 break;
             }
             self.bare -= 1;
@@ -129,9 +146,15 @@ impl Tail {
     pub(crate) fn replace_older(&mut self, older: Vec<Item>) {
         let last = older.last().expect("a refill has at least one op").header;
         let mut newer = core::mem::take(self).items;
-        while newer.pop_front_if(|item| item.header.op <= last.op).is_some() {}
+        while newer
+            .pop_front_if(|item| item.header.op <= last.op)
+            .is_some()
+        {}
         if let Some(next) = newer.front() {
-            assert!(next.header.parent == last.checksum, "appended to another log than was kept");
+            assert!(
+                next.header.parent == last.checksum,
+                "appended to another log than was kept"
+            );
         }
         for item in older.into_iter().chain(newer) {
             self.push(item);
@@ -143,14 +166,18 @@ impl Tail {
     pub(crate) fn find(&self, start: Start, complete: bool) -> Found {
         let before = |item: &Item| item.latest.is_none_or(|messages| !start.accepts(&messages));
         let records = self.items.len() - self.bare;
-        let at = self.bare
-            + partition_point(records, |index| before(&self.items[self.bare + index]));
+        let at =
+            self.bare + partition_point(records, |index| before(&self.items[self.bare + index]));
         // The ops before `at` were not accepted; are the ones before the tail all older still?
         let certain = complete
             || at > self.bare && self.items[at - 1].latest.is_some()
-            || self.items.get(at).and_then(|item| item.messages).is_some_and(|messages| {
-                matches!(start, Start::Offset(_)) && start.is_at_or_after(&messages)
-            });
+            || self
+                .items
+                .get(at)
+                .and_then(|item| item.messages)
+                .is_some_and(|messages| {
+                    matches!(start, Start::Offset(_)) && start.is_at_or_after(&messages)
+                });
         match self.items.get(at) {
             _ if !certain => Found::Unknown,
             Some(item) => Found::At(item.header.op),

@@ -43,7 +43,9 @@ impl Journal {
     pub(super) fn start_truncation(&mut self, op: Op, context: &mut Context<'_>) {
         assert!(self.written == op);
         let reachable = op.0 + 1 - self.first_op().0.min(op.0 + 1);
-        let wanted = usize::try_from(reachable).unwrap_or(usize::MAX).min(HEADERS_MIN);
+        let wanted = usize::try_from(reachable)
+            .unwrap_or(usize::MAX)
+            .min(HEADERS_MIN);
         if wanted > 0 && (self.tail.get(op).is_none() || self.tail.len() < wanted) {
             self.stage = Stage::Refilling;
             self.start_refill(op, context);
@@ -66,7 +68,15 @@ impl Journal {
             end = Some(target.size);
         }
         let then = Then::Truncated { op };
-        self.start_cut(Cut { doomed, end, create: Vec::new(), then }, context);
+        self.start_cut(
+            Cut {
+                doomed,
+                end,
+                create: Vec::new(),
+                then,
+            },
+            context,
+        );
     }
 
     pub(super) fn start_cut(&mut self, cut: Cut, context: &mut Context<'_>) {
@@ -77,7 +87,10 @@ impl Journal {
     /// Once the file that the log will end in is open, the rest follows without a choice.
     /// Answers whether it is.
     pub(super) fn continue_cut(&mut self, context: &mut Context<'_>) -> bool {
-        let target = self.segments.last().map(|segment| (segment.first, segment.file));
+        let target = self
+            .segments
+            .last()
+            .map(|segment| (segment.first, segment.file));
         let file = match target {
             None => None,
             Some((_, SegmentFile::Open(file))) => Some(file),
@@ -88,13 +101,17 @@ impl Journal {
             Some((_, SegmentFile::Opening(_))) => return false,
         };
         let stage = core::mem::replace(&mut self.stage, Stage::Idle);
-        let Stage::OpeningTarget(cut) = stage else { panic!("no cut in {stage:?}") };
+        let Stage::OpeningTarget(cut) = stage else {
+            panic!("no cut in {stage:?}")
+        };
         let directory = self.config.directory.clone();
         let mut requests: VecDeque<_> = cut.create.into();
         for first in cut.doomed {
             let path = self.segment_path(first);
             requests.push_back(DiskRequest::RemoveFile { path });
-            requests.push_back(DiskRequest::SyncDir { path: directory.clone() });
+            requests.push_back(DiskRequest::SyncDir {
+                path: directory.clone(),
+            });
         }
         if let Some(file) = file {
             if let Some(size) = cut.end {
@@ -122,7 +139,10 @@ impl Journal {
         match then {
             Then::Recovered { cut_bytes } => {
                 self.name_durable = true;
-                context.events.push(JournalEvent::Recovered { head: self.head, cut_bytes });
+                context.events.push(JournalEvent::Recovered {
+                    head: self.head,
+                    cut_bytes,
+                });
             }
             Then::Truncated { op } => {
                 self.name_durable = true;
@@ -137,7 +157,11 @@ impl Journal {
 
     fn on_truncated(&mut self, op: Op, events: &mut Vec<JournalEvent>) {
         // A deeper truncation may have been asked for meanwhile; then this one is not told.
-        if self.truncations.pop_front_if(|pending| *pending == op).is_none() {
+        if self
+            .truncations
+            .pop_front_if(|pending| *pending == op)
+            .is_none()
+        {
             return;
         }
         assert!(self.written == op);
@@ -162,10 +186,14 @@ impl Journal {
         let mut requests: VecDeque<_> = names
             .iter()
             .rev()
-            .map(|(_, name)| DiskRequest::RemoveFile { path: directory.join(name) })
+            .map(|(_, name)| DiskRequest::RemoveFile {
+                path: directory.join(name),
+            })
             .collect();
         let (parent, _) = directory.split();
-        requests.push_back(DiskRequest::RemoveDir { path: directory.clone() });
+        requests.push_back(DiskRequest::RemoveDir {
+            path: directory.clone(),
+        });
         requests.push_back(DiskRequest::SyncDir { path: parent });
         self.continue_sequence(requests, Then::Removed, context);
     }

@@ -153,7 +153,10 @@ enum Stage {
     /// The file that a cut ends in; opened as a reader would.
     OpeningTarget(Cut),
     /// Requests that must run one after the other.
-    Sequence { requests: VecDeque<DiskRequest>, then: Then },
+    Sequence {
+        requests: VecDeque<DiskRequest>,
+        then: Then,
+    },
     /// The names to remove.
     ListingToRemove,
     /// The end.
@@ -289,7 +292,10 @@ impl Journal {
     /// # Panics
     /// If it is not the next op of this chain.
     pub fn append(&mut self, prepare: Bytes) {
-        assert!(!matches!(self.stage, Stage::Recovering(_)), "recovery comes first");
+        assert!(
+            !matches!(self.stage, Stage::Recovering(_)),
+            "recovery comes first"
+        );
         assert!(self.ending.is_none());
         debug_assert!(verify_header(&prepare).is_ok());
         let header = PrepareHeader::decode(&prepare).expect("the caller appends prepares");
@@ -333,7 +339,10 @@ impl Journal {
     /// # Panics
     /// If `op` is above the head.
     pub fn truncate_after(&mut self, op: Op, files: &mut FileIds, out: &mut Outbox) {
-        assert!(!matches!(self.stage, Stage::Recovering(_)), "recovery comes first");
+        assert!(
+            !matches!(self.stage, Stage::Recovering(_)),
+            "recovery comes first"
+        );
         assert!(op <= self.head);
         self.tail.truncate(op);
         if op < self.head {
@@ -432,7 +441,10 @@ impl Journal {
         assert!(self.written <= self.submitted);
         assert!(self.submitted <= self.head);
         if self.written < self.head {
-            let first = self.tail.first_record().expect("unwritten records are in memory");
+            let first = self
+                .tail
+                .first_record()
+                .expect("unwritten records are in memory");
             assert!(first <= self.written.next());
         }
         if let Some(op) = self.truncations.front() {
@@ -444,7 +456,11 @@ impl Journal {
     /// completes any.
     fn advance_quietly(&mut self, files: &mut FileIds, out: &mut Outbox) {
         let mut events = Vec::new();
-        self.advance(&mut Context { files, out, events: &mut events });
+        self.advance(&mut Context {
+            files,
+            out,
+            events: &mut events,
+        });
         assert!(events.is_empty(), "starting work tells nothing");
         self.assert_invariants();
     }
@@ -465,7 +481,9 @@ impl Journal {
 
     /// The last op that may be written now.
     fn write_limit(&self) -> Op {
-        self.truncations.front().map_or(self.submitted, |op| self.submitted.min(*op))
+        self.truncations
+            .front()
+            .map_or(self.submitted, |op| self.submitted.min(*op))
     }
 
     fn has_work(&self) -> bool {
@@ -552,13 +570,21 @@ impl Journal {
 
     fn request(&mut self, request: DiskRequest, out: &mut Outbox) -> u64 {
         self.requests += 1;
-        let token = Token { owner: self.config.owner, request: self.requests };
+        let token = Token {
+            owner: self.config.owner,
+            request: self.requests,
+        };
         out.push(Effect::Disk { token, request });
         self.requests
     }
 
     fn expected(&self, op: Op, parent: Option<u128>) -> Expected {
-        Expected { cluster: self.config.cluster, group: self.config.group, op, parent }
+        Expected {
+            cluster: self.config.cluster,
+            group: self.config.group,
+            op,
+            parent,
+        }
     }
 
     fn segment_path(&self, first: Op) -> Path {
@@ -567,7 +593,9 @@ impl Journal {
 
     /// The segment that starts with `first`.
     fn segment_index(&self, first: Op) -> Option<usize> {
-        self.segments.binary_search_by_key(&first, |segment| segment.first).ok()
+        self.segments
+            .binary_search_by_key(&first, |segment| segment.first)
+            .ok()
     }
 
     fn is_opening(&self, first: Op, file: FileId) -> bool {
@@ -594,7 +622,8 @@ impl Journal {
     }
 
     fn is_in_flight(&self, file: FileId) -> bool {
-        let reads = |flight: &Flight| matches!(flight, Flight::Read { file: of, .. } if *of == file);
+        let reads =
+            |flight: &Flight| matches!(flight, Flight::Read { file: of, .. } if *of == file);
         self.flights.values().any(reads)
     }
 

@@ -206,7 +206,8 @@ impl Journal {
     /// A truncation takes everything above `op` out of all reads.
     pub(super) fn clamp_readers(&mut self, op: Op) {
         let count = self.readers.len();
-        self.readers.retain(|_, reader| !reader.is_refill() || reader.to <= op);
+        self.readers
+            .retain(|_, reader| !reader.is_refill() || reader.to <= op);
         if self.readers.len() < count {
             assert!(matches!(self.stage, Stage::Refilling));
             self.stage = Stage::Idle;
@@ -220,14 +221,19 @@ impl Journal {
         if matches!(self.stage, Stage::Ended) {
             return;
         }
-        assert!(!matches!(self.stage, Stage::Recovering(_)), "recovery comes first");
+        assert!(
+            !matches!(self.stage, Stage::Recovering(_)),
+            "recovery comes first"
+        );
         self.readers_made += 1;
         self.continue_reader(self.readers_made, reader, context);
     }
 
     /// Whether the record of `op` is only in the files.
     fn is_before_memory(&self, op: Op) -> bool {
-        self.tail.first_record().map_or(op <= self.written, |first| op < first)
+        self.tail
+            .first_record()
+            .map_or(op <= self.written, |first| op < first)
     }
 
     /// The segment that `op`, which is written, is in.
@@ -261,8 +267,16 @@ impl Journal {
             let left = usize::try_from(segment.size - reader.position).unwrap_or(usize::MAX);
             let chunk = self.config.read_chunk.min(left).max(reader.need);
             let (offset, buffer) = (reader.position, Buffer::with_capacity(chunk));
-            let request = self.request(DiskRequest::Read { file, offset, buffer }, context.out);
-            self.flights.insert(request, Flight::Read { reader: key, file });
+            let request = self.request(
+                DiskRequest::Read {
+                    file,
+                    offset,
+                    buffer,
+                },
+                context.out,
+            );
+            self.flights
+                .insert(request, Flight::Read { reader: key, file });
         } else {
             reader.waits = true;
             self.open_segment(reader.segment, context);
@@ -280,18 +294,23 @@ impl Journal {
         let file = context.files.next();
         self.segments[index].file = SegmentFile::Opening(file);
         let path = self.segment_path(first);
-        let open = DiskRequest::Open { file, path, mode: OpenMode::Existing };
+        let open = DiskRequest::Open {
+            file,
+            path,
+            mode: OpenMode::Existing,
+        };
         let request = self.request(open, context.out);
-        self.flights.insert(request, Flight::Open { segment: first, file });
+        self.flights.insert(
+            request,
+            Flight::Open {
+                segment: first,
+                file,
+            },
+        );
     }
 
     /// A segment's file is open, or the segment is gone: its readers go on, or end.
-    pub(super) fn on_opened(
-        &mut self,
-        first: Op,
-        file: Option<FileId>,
-        context: &mut Context<'_>,
-    ) {
+    pub(super) fn on_opened(&mut self, first: Op, file: Option<FileId>, context: &mut Context<'_>) {
         match file {
             Some(file) if self.is_opening(first, file) => {
                 let index = self.segment_index(first).expect("it is being opened");
@@ -315,7 +334,9 @@ impl Journal {
 
     pub(super) fn on_read(&mut self, key: u64, buffer: Buffer, context: &mut Context<'_>) {
         // A refill may have been given up.
-        let Some(mut reader) = self.readers.remove(&key) else { return };
+        let Some(mut reader) = self.readers.remove(&key) else {
+            return;
+        };
         match self.walk(&mut reader, &buffer.freeze()) {
             Ok(()) => self.continue_reader(key, reader, context),
             Err(reason) => self.end_damaged(&reader, reason, context.events),
@@ -357,7 +378,10 @@ impl Journal {
     fn end_reader(&mut self, reader: Reader, events: &mut Vec<JournalEvent>) {
         match reader.purpose {
             Purpose::Ops { id, .. } | Purpose::Messages { id, .. } => {
-                events.push(JournalEvent::Read { id, prepares: reader.prepares });
+                events.push(JournalEvent::Read {
+                    id,
+                    prepares: reader.prepares,
+                });
             }
             Purpose::Refill => {
                 assert!(matches!(self.stage, Stage::Refilling));
@@ -377,7 +401,13 @@ impl Journal {
             Purpose::Refill => None,
         };
         let (op, segment, position) = (reader.next, reader.segment, reader.position);
-        events.push(JournalEvent::Damaged(Damage { read, op, segment, position, reason }));
+        events.push(JournalEvent::Damaged(Damage {
+            read,
+            op,
+            segment,
+            position,
+            reason,
+        }));
         if reader.is_refill() {
             // Without the end of the log nothing can be appended to it.
             self.fail(DiskError::Io, events);

@@ -61,7 +61,10 @@ impl Journal {
         if foreign > 0 {
             let directory = &self.config.directory;
             let line = format!("{directory}: left alone {foreign} files that are no segments");
-            context.out.push(Effect::Log { level: Level::Warn, line });
+            context.out.push(Effect::Log {
+                level: Level::Warn,
+                line,
+            });
         }
         match recovery.ahead.front() {
             None => {
@@ -90,17 +93,26 @@ impl Journal {
             return;
         }
         let file = context.files.next();
-        self.segments.push(Segment::new(first, SegmentFile::Open(file)));
+        self.segments
+            .push(Segment::new(first, SegmentFile::Open(file)));
         self.close_sealed(context.out);
         let path = self.segment_path(first);
         self.stage = super::Stage::Recovering(recovery);
-        self.start_step(DiskRequest::Open { file, path, mode: OpenMode::Existing }, context.out);
+        self.start_step(
+            DiskRequest::Open {
+                file,
+                path,
+                mode: OpenMode::Existing,
+            },
+            context.out,
+        );
     }
 
     /// Reads the next chunk of the open segment, or goes on to the next one.
     fn read_on(&mut self, recovery: Recovery, context: &mut Context<'_>) {
         let left = recovery.size - recovery.position;
-        if left == 0 && recovery.position > 0 {
+        let first = self.segments.last().expect("a segment is open").first;
+        if left == 0 && first <= self.head {
             self.open_next(recovery, context);
             return;
         }
@@ -114,7 +126,14 @@ impl Journal {
         let file = active.open().expect("recovery has opened it");
         let (offset, buffer) = (recovery.position, Buffer::with_capacity(chunk));
         self.stage = super::Stage::Recovering(recovery);
-        self.start_step(DiskRequest::Read { file, offset, buffer }, context.out);
+        self.start_step(
+            DiskRequest::Read {
+                file,
+                offset,
+                buffer,
+            },
+            context.out,
+        );
     }
 
     fn on_chunk(&mut self, mut recovery: Recovery, chunk: &Bytes, context: &mut Context<'_>) {
@@ -180,7 +199,9 @@ impl Journal {
         self.written = header.op;
         self.synced = header.op;
         self.tail.evict(self.config.tail_cache, self.written);
-        context.events.push(JournalEvent::Record { prepare: record });
+        context
+            .events
+            .push(JournalEvent::Record { prepare: record });
     }
 
     /// The log ends in the middle of a segment: by a crash, if it is the last one.
@@ -193,13 +214,17 @@ impl Journal {
     }
 
     /// Ends the log at the last valid record.
-    fn stop(&mut self, recovery: &Recovery, cut_bytes: u64, context: &mut Context<'_>) {
+    fn stop(&mut self, recovery: &Recovery, mut cut_bytes: u64, context: &mut Context<'_>) {
         let mut doomed: Vec<_> = recovery.ahead.iter().rev().copied().collect();
-        let active = self.segments.last_mut().expect("the first segment has been opened");
+        let active = self
+            .segments
+            .last_mut()
+            .expect("the first segment has been opened");
         let mut end = None;
         if active.first > self.head {
             // Not a single record of it is whole.
             doomed.push(active.first);
+            cut_bytes = recovery.size;
             let file = active.open().expect("recovery has opened it");
             self.segments.pop();
             self.retire(file);
@@ -220,7 +245,15 @@ impl Journal {
         context: &mut Context<'_>,
     ) {
         let then = Then::Recovered { cut_bytes };
-        self.start_cut(Cut { doomed, end, create, then }, context);
+        self.start_cut(
+            Cut {
+                doomed,
+                end,
+                create,
+                then,
+            },
+            context,
+        );
     }
 
     fn tell_damage(
@@ -231,6 +264,12 @@ impl Journal {
         events: &mut Vec<JournalEvent>,
     ) {
         let op = self.head.next();
-        events.push(JournalEvent::Damaged(Damage { read: None, op, segment, position, reason }));
+        events.push(JournalEvent::Damaged(Damage {
+            read: None,
+            op,
+            segment,
+            position,
+            reason,
+        }));
     }
 }

@@ -33,13 +33,18 @@ impl Journal {
         assert!(self.name_durable);
         let first = self.written.next();
         let file = context.files.next();
-        self.segments.push(Segment::new(first, SegmentFile::Open(file)));
+        self.segments
+            .push(Segment::new(first, SegmentFile::Open(file)));
         self.name_durable = false;
         self.close_sealed(context.out);
         self.stage = Stage::Creating;
         let path = self.segment_path(first);
         self.start_step(
-            DiskRequest::Open { file, path, mode: OpenMode::CreateEmpty },
+            DiskRequest::Open {
+                file,
+                path,
+                mode: OpenMode::CreateEmpty,
+            },
             context.out,
         );
     }
@@ -61,9 +66,22 @@ impl Journal {
         let mut to = self.written;
         if offset == 0 {
             assert!(first == to.next());
-            let parent = self.tail.get(first).expect("unwritten ops are here").header.parent;
+            let parent = self
+                .tail
+                .get(first)
+                .expect("unwritten ops are here")
+                .header
+                .parent;
             let (cluster, group) = (self.config.cluster, self.config.group);
-            data.push(SegmentHeader { cluster, group, first, parent }.encode());
+            data.push(
+                SegmentHeader {
+                    cluster,
+                    group,
+                    first,
+                    parent,
+                }
+                .encode(),
+            );
             size = SEGMENT_HEADER_SIZE;
         }
         while to < limit && size < self.config.segment_size && data.len() < PIECES_MAX {
@@ -115,7 +133,6 @@ impl Journal {
         self.stage = Stage::SyncingData { to: self.written };
         self.start_step(DiskRequest::SyncData { file }, out);
     }
-
 
     pub(super) fn on_data_synced(&mut self, to: Op, context: &mut Context<'_>) {
         if self.name_durable {

@@ -1,0 +1,6 @@
+//! The crate against a test disk: claims about the journal and the view store, and both against
+//! a model under crashes and power losses.
+
+mod disk;
+mod harness;
+mod journal;
