@@ -13,6 +13,10 @@ pub struct ClientConfig {
     /// The client's identity, random and not 0. It is kept over reconnects; two clients that run
     /// at one time must not share it.
     pub id: ClientId,
+    /// The last request number that this identity has used: 0 for a new one. Whoever starts a
+    /// client again under an old identity must go on from there, or the server will take new
+    /// requests for repetitions of old ones.
+    pub last_request: u64,
     /// Nodes to try, in this order and round again.
     pub nodes: Vec<Address>,
     /// Who logs in; 1 to 255 bytes.
@@ -31,6 +35,7 @@ impl ClientConfig {
     pub fn new(id: ClientId, nodes: Vec<Address>, credentials: (&str, &str)) -> Self {
         Self {
             id,
+            last_request: 0,
             nodes,
             username: credentials.0.into(),
             password: credentials.1.into(),

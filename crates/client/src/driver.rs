@@ -2,6 +2,29 @@
 //!
 //! A [`Connection`] is driven by whoever waits for an answer; there is no task behind it. Dropping
 //! the future of a call leaves its request with the machine, which finishes it during the next.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use client::{ClientConfig, Polled, driver::{Connection, random_id}};
+//! use wire::{Identifier, Name, Options, Partitioning, batch::Message, request::TopicTarget};
+//!
+//! let nodes = vec!["127.0.0.1:8090".parse()?];
+//! let config = ClientConfig::new(random_id()?, nodes, ("iggy", "iggy"));
+//! let mut connection = Connection::connect(config).await?;
+//! connection.create_stream("shop").await?;
+//! let stream = Identifier::Named(Name::new("shop").ok_or("a name")?);
+//! connection.create_topic(stream, "orders", 1, Options::default()).await?;
+//! let topic = Identifier::Named(Name::new("orders").ok_or("a name")?);
+//! let topic = TopicTarget { stream, topic };
+//! let message = Message { id: 1, origin_timestamp: 0, payload: b"tea", user_headers: &[] };
+//! connection.send(topic, Partitioning::PartitionId(0), &[message]).await?;
+//! let reply = connection.poll_from(topic, 0, 0, 10).await?;
+//! for message in Polled::read(&reply)?.messages {
+//!     println!("{}: {:?}", message.offset, message.frame.payload());
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 use std::{
     collections::VecDeque,

@@ -103,7 +103,7 @@ impl Client {
             },
             node: 0,
             session: 0,
-            counter: 0,
+            counter: config.last_request,
             outstanding: None,
             queue: VecDeque::new(),
             completions: Vec::new(),
@@ -263,6 +263,12 @@ impl Client {
     #[must_use]
     pub fn pending(&self) -> usize {
         self.queue.len() + usize::from(self.outstanding.is_some())
+    }
+
+    /// The last number given to a write, for a successor under the same identity.
+    #[must_use]
+    pub const fn last_request(&self) -> u64 {
+        self.counter
     }
 
     /// What has happened so far.

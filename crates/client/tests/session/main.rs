@@ -506,6 +506,24 @@ fn closing_ends_all_requests_and_the_connection() {
 }
 
 #[test]
+fn successor_under_the_same_identity_goes_on_counting() {
+    let mut world = World::logged_in(9);
+    world.submit(&create_stream());
+    let (first, _) = world.take_sent();
+    let last_request = world.client.last_request();
+    assert_eq!(last_request, first.request);
+    let mut world = World::new(ClientConfig {
+        last_request,
+        ..config()
+    });
+    world.connect();
+    world.welcome(10);
+    world.submit(&create_stream());
+    let (second, _) = world.take_sent();
+    assert_eq!((second.client, second.request), (ID, first.request + 1));
+}
+
+#[test]
 fn same_seed_gives_the_same_client() {
     let run = || {
         let mut world = World::new(config());
