@@ -334,7 +334,11 @@ macro_rules! layout {
 
 /// Defines an enum that is one byte on the wire; other bytes are refused.
 macro_rules! byte_enum {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $value:literal,)* }) => {
+    (
+        $(#[$doc:meta])* $name:ident {
+            $($(#[$variant_doc:meta])* $variant:ident = $value:literal,)*
+        }
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]

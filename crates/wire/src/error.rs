@@ -236,7 +236,8 @@ codes! {
     4041 UNSUPPORTED_OPTION_KEY "unsupported_option_key",
     4042 INVALID_OPTION_VALUE "invalid_option_value",
     4043 OPTIONS_BLOCK_TOO_LARGE "options_block_too_large",
-    4050 CANNOT_SEND_MESSAGES_DUE_TO_CLIENT_DISCONNECTION "cannot_send_messages_due_to_client_disconnection",
+    4050 CANNOT_SEND_MESSAGES_DUE_TO_CLIENT_DISCONNECTION
+        "cannot_send_messages_due_to_client_disconnection",
     4051 BACKGROUND_SEND_ERROR "background_send_error",
     4052 BACKGROUND_SEND_TIMEOUT "background_send_timeout",
     4053 BACKGROUND_SEND_BUFFER_FULL "background_send_buffer_full",
@@ -257,8 +258,10 @@ codes! {
     5008 CANNOT_DELETE_CONSUMER_GROUP_INFO "cannot_delete_consumer_group_info",
     5009 CONSUMER_GROUP_PARTITION_NOT_OWNED "consumer_group_partition_not_owned",
     6000 MISSING_BASE_OFFSET_RETAINED_MESSAGE_BATCH "missing_base_offset_retained_message_batch",
-    6001 MISSING_LAST_OFFSET_DELTA_RETAINED_MESSAGE_BATCH "missing_last_offset_delta_retained_message_batch",
-    6002 MISSING_MAX_TIMESTAMP_RETAINED_MESSAGE_BATCH "missing_max_timestamp_retained_message_batch",
+    6001 MISSING_LAST_OFFSET_DELTA_RETAINED_MESSAGE_BATCH
+        "missing_last_offset_delta_retained_message_batch",
+    6002 MISSING_MAX_TIMESTAMP_RETAINED_MESSAGE_BATCH
+        "missing_max_timestamp_retained_message_batch",
     6003 MISSING_LENGTH_RETAINED_MESSAGE_BATCH "missing_length_retained_message_batch",
     6004 MISSING_PAYLOAD_RETAINED_MESSAGE_BATCH "missing_payload_retained_message_batch",
     7000 CANNOT_READ_BATCH_BASE_OFFSET "cannot_read_batch_base_offset",

@@ -75,7 +75,9 @@ fn payload_again(name: &str, bytes: &[u8], fields: &Value) -> Option<Vec<u8>> {
     }
     messages_again(name, bytes, fields)
         .or_else(|| metadata_again(name, bytes, fields))
-        .or_else(|| system_again(name, bytes, fields))
+        .or_else(|| cluster_again(name, bytes, fields))
+        .or_else(|| node_again(name, bytes, fields))
+        .or_else(|| users_again(name, bytes, fields))
 }
 
 fn messages_again(name: &str, bytes: &[u8], fields: &Value) -> Option<Vec<u8>> {
@@ -170,7 +172,7 @@ fn metadata_again(name: &str, bytes: &[u8], fields: &Value) -> Option<Vec<u8>> {
     })
 }
 
-fn system_again(name: &str, bytes: &[u8], fields: &Value) -> Option<Vec<u8>> {
+fn cluster_again(name: &str, bytes: &[u8], fields: &Value) -> Option<Vec<u8>> {
     Some(match name {
         "reply_login_register" => {
             let record = LoginRecord::decode(bytes).expect("valid");
@@ -214,6 +216,12 @@ fn system_again(name: &str, bytes: &[u8], fields: &Value) -> Option<Vec<u8>> {
             );
             route.encode()
         }
+        _ => return None,
+    })
+}
+
+fn node_again(name: &str, bytes: &[u8], fields: &Value) -> Option<Vec<u8>> {
+    Some(match name {
         "reply_get_me" => {
             let details = ClientDetails::decode(bytes).expect("valid");
             is(fields, "client_id", details.client.client_id);
@@ -252,6 +260,12 @@ fn system_again(name: &str, bytes: &[u8], fields: &Value) -> Option<Vec<u8>> {
             is(fields, "entries", told);
             entries.encode()
         }
+        _ => return None,
+    })
+}
+
+fn users_again(name: &str, bytes: &[u8], fields: &Value) -> Option<Vec<u8>> {
+    Some(match name {
         "reply_create_user" | "reply_get_user_no_permissions" => {
             let details = UserDetails::decode(bytes).expect("valid");
             is(fields, "id", details.user.id);
