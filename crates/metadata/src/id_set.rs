@@ -69,9 +69,9 @@ mod tests {
                     model.insert(lowest);
                 }
                 // Unique representation: the set depends on what is occupied, not on how.
-                let mut rebuilt = IdSet { next: model.last().map_or(0, |id| id + 1), ..IdSet::default() };
-                rebuilt.holes = (0..rebuilt.next).filter(|id| !model.contains(id)).collect();
-                prop_assert_eq!(&set, &rebuilt);
+                let next = model.last().map_or(0, |id| id + 1);
+                let holes = (0..next).filter(|id| !model.contains(id)).collect();
+                prop_assert_eq!(&set, &IdSet { next, holes });
             }
         }
     }

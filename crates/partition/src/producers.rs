@@ -158,8 +158,8 @@ mod tests {
     #[test]
     fn at_the_limit_all_are_kept_one_beyond_forgets_the_oldest_op() {
         let mut producers = Producers::default();
-        for client in 1..=3 {
-            producers.record((ClientId(client), 1), Op(client as u64), SENT, 3);
+        for op in 1..=3 {
+            producers.record((ClientId(u128::from(op)), 1), Op(op), SENT, 3);
         }
         assert_eq!(
             producers.check(ClientId(1), 1),

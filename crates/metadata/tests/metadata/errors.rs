@@ -225,135 +225,92 @@ fn an_error_is_remembered_like_any_answer() {
     assert_eq!(first.body(), wire::result::rejection(wire::ErrorCode(1012)));
 }
 
+/// The code that a new topic with this option gets; 0 for success.
+fn code_of(key: &str, value: Value<'_>) -> u32 {
+    populated().code(Operation::CreateTopic, &option(key, value))
+}
+
 #[test]
-fn bad_option_values_are_refused_and_good_ones_kept() {
-    const ODD: [u8; 8] = u64::to_le_bytes((1 << 20) + 1);
-    const GIB: [u8; 8] = u64::to_le_bytes(1 << 30);
-    let number = |value: &'static [u8; 8]| Value {
-        kind: kind::UINT64,
-        data: value,
-    };
-    let huge = u64::MAX.to_le_bytes();
-    let cases: &[(u32, &str, Value<'_>)] = &[
-        (0, "compression_algorithm", Value::text("GZIP")),
-        (
-            0,
-            "compression_algorithm",
-            Value {
-                kind: kind::UINT8,
-                data: &[2],
-            },
-        ),
-        (
-            4042,
-            "compression_algorithm",
-            Value {
-                kind: kind::UINT8,
-                data: &[3],
-            },
-        ),
-        (4042, "compression_algorithm", Value::text("lz4")),
-        (0, "message_expiry", Value::text("server_default")),
-        (0, "message_expiry", Value::text("never_expire")),
-        (
-            0,
-            "message_expiry",
-            Value {
-                kind: kind::UINT64,
-                data: &huge,
-            },
-        ),
-        (
-            4042,
-            "message_expiry",
-            Value {
-                kind: kind::UINT32,
-                data: &[1, 0, 0, 0],
-            },
-        ),
-        (0, "max_topic_size", Value::text("1 GiB")),
-        (0, "max_topic_size", Value::text("unlimited")),
-        (
-            4042,
-            "max_topic_size",
-            Value {
-                kind: kind::BOOL,
-                data: &[1],
-            },
-        ),
-        (0, "segment_size", Value::text("1 MiB")),
-        (0, "segment_size", number(&GIB)),
-        (0, "segment_size", number(&[0; 8])),
-        (4042, "segment_size", number(&ODD)),
-        (4042, "segment_size", Value::text("1048064")),
-        (4042, "segment_size", Value::text("1073742336")),
-        (4042, "segment_size", Value::text("1048577")),
-        (0, "durability", Value::text("Persisted")),
-        (
-            4042,
-            "durability",
-            Value {
-                kind: kind::BOOL,
-                data: &[1],
-            },
-        ),
-        (0, "consumer_offset_durability", Value::text("persisted")),
-        (0, "messages_required_to_save", Value::text("16777216")),
-        (4042, "messages_required_to_save", Value::text("16777217")),
+fn option_values_as_text() {
+    let cases: &[(u32, &str, &str)] = &[
+        (0, "compression_algorithm", "GZIP"),
+        (4042, "compression_algorithm", "lz4"),
+        (0, "message_expiry", "server_default"),
+        (0, "message_expiry", "never_expire"),
+        (0, "message_expiry", "7days 12h"),
+        (4042, "message_expiry", "soon"),
+        (0, "max_topic_size", "1 GiB"),
+        (0, "max_topic_size", "unlimited"),
+        (4042, "max_topic_size", "large"),
+        (0, "segment_size", "1 MiB"),
+        (4042, "segment_size", "1048064"),
+        (4042, "segment_size", "1073742336"),
+        (4042, "segment_size", "1048577"),
+        (0, "durability", "Persisted"),
+        (4042, "durability", "persistent"),
+        (0, "consumer_offset_durability", "persisted"),
+        (4042, "consumer_offset_durability", "no"),
+        (0, "messages_required_to_save", "1"),
+        (0, "messages_required_to_save", "16777216"),
+        (4042, "messages_required_to_save", "16777217"),
+        (4042, "messages_required_to_save", "0"),
+        (0, "size_of_messages_required_to_save", "1 GiB"),
+        (4042, "size_of_messages_required_to_save", "1073741825"),
+        (0, "preallocate_segments", "true"),
+        (4042, "preallocate_segments", "yes"),
+        (0, "enforce_fsync", "true"),
+        (4042, "enforce_fsync", "1"),
+    ];
+    for (code, key, text) in cases {
+        assert_eq!(code_of(key, Value::text(text)), *code, "{key} {text}");
+    }
+}
+
+#[test]
+fn option_values_of_other_kinds() {
+    const GIB: &[u8] = &u64::to_le_bytes(1 << 30);
+    const ODD: &[u8] = &u64::to_le_bytes((1 << 20) + 1);
+    let cases: &[(u32, &str, u8, &[u8])] = &[
+        (0, "compression_algorithm", kind::UINT8, &[2]),
+        (4042, "compression_algorithm", kind::UINT8, &[3]),
+        (4042, "compression_algorithm", kind::UINT64, GIB),
+        (0, "message_expiry", kind::UINT64, &[0xFF; 8]),
+        (0, "message_expiry", kind::UINT64, &[0; 8]),
+        (4042, "message_expiry", kind::UINT32, &[1; 4]),
+        (0, "max_topic_size", kind::UINT64, &[0; 8]),
+        (0, "max_topic_size", kind::UINT64, GIB),
+        (4042, "max_topic_size", kind::BOOL, &[1]),
+        (0, "segment_size", kind::UINT64, &[0; 8]),
+        (0, "segment_size", kind::UINT64, GIB),
+        (4042, "segment_size", kind::UINT64, ODD),
+        (4042, "durability", kind::BOOL, &[1]),
+        (0, "messages_required_to_save", kind::UINT32, &[0, 0, 0, 1]),
         (
             4042,
             "messages_required_to_save",
-            Value {
-                kind: kind::UINT32,
-                data: &[0; 4],
-            },
+            kind::UINT32,
+            &[1, 0, 0, 1],
         ),
-        (0, "size_of_messages_required_to_save", number(&GIB)),
-        (0, "size_of_messages_required_to_save", number(&[0; 8])),
+        (4042, "messages_required_to_save", kind::UINT32, &[0; 4]),
+        (
+            0,
+            "size_of_messages_required_to_save",
+            kind::UINT64,
+            &[0; 8],
+        ),
         (
             4042,
             "size_of_messages_required_to_save",
-            Value::text("1073741825"),
+            kind::UINT64,
+            &[0xFF; 8],
         ),
-        (0, "preallocate_segments", Value::text("true")),
-        (
-            0,
-            "preallocate_segments",
-            Value {
-                kind: kind::BOOL,
-                data: &[0],
-            },
-        ),
-        (
-            4042,
-            "preallocate_segments",
-            Value {
-                kind: kind::BOOL,
-                data: &[2],
-            },
-        ),
-        (4042, "preallocate_segments", Value::text("yes")),
-        (0, "enforce_fsync", Value::text("true")),
-        (
-            0,
-            "enforce_fsync",
-            Value {
-                kind: kind::BOOL,
-                data: &[1],
-            },
-        ),
-        (
-            4042,
-            "enforce_fsync",
-            Value {
-                kind: kind::UINT8,
-                data: &[1],
-            },
-        ),
+        (0, "preallocate_segments", kind::BOOL, &[0]),
+        (4042, "preallocate_segments", kind::BOOL, &[2]),
+        (0, "enforce_fsync", kind::BOOL, &[1]),
+        (4042, "enforce_fsync", kind::UINT8, &[1]),
     ];
-    for (code, key, value) in cases {
-        let mut log = populated();
-        let found = log.code(Operation::CreateTopic, &option(key, *value));
-        assert_eq!(found, *code, "{key} {value:?}");
+    for (code, key, kind, data) in cases {
+        let value = Value { kind: *kind, data };
+        assert_eq!(code_of(key, value), *code, "{key} {value:?}");
     }
 }

@@ -300,7 +300,8 @@ proptest! {
         }
         let names: Vec<_> = model.streams.values().map(|stream| stream.0).collect();
         for (name, text) in NAMES.iter().enumerate() {
-            prop_assert_eq!(log.metadata.resolve_stream(named(text)).is_ok(), names.contains(&name));
+            let found = log.metadata.resolve_stream(named(text));
+            prop_assert_eq!(found.is_ok(), names.contains(&name));
         }
     }
 
