@@ -30,10 +30,12 @@ mod journal;
 mod record;
 mod segment;
 mod tail;
+mod views;
 
 pub use index::Start;
 pub use journal::{Damage, Journal, JournalConfig, JournalEvent, ReadMessages, ReadOps};
 pub use segment::{SegmentHeader, segment_name};
+pub use views::{ViewStore, ViewStoreConfig, ViewStoreEvent, ViewsIdentity};
 
 use platform::FileId;
 

@@ -4,3 +4,4 @@
 mod disk;
 mod harness;
 mod journal;
+mod views;

@@ -1,0 +1,358 @@
+//! The view store: (view, log_view) of every group of a shard, in one small file.
+//!
+//! A replica says nothing in a view before that view is durable here. All groups share the file,
+//! so a node that loses a thousand primaries at once pays one write and one sync for all of them.
+//!
+//! ```text
+//!   recover ─▶ idle ─submit─▶ writing ─▶ syncing ─▶ idle
+//!                  └─ file too large ─▶ compacting: write views.tmp, sync, rename, sync names
+//! ```
+//!
+//! It also knows whether the machine lost power since the logs were last trusted: the file names
+//! the boot in which they were. A different boot is forgiven only if a clean stop is the last
+//! thing recorded. Until [`ViewStore::trust_logs`] the old boot stays on record, so a restart
+//! amid catching up does not forget the loss.
+//!
+//! **Invariant:** at most one request is in flight.
+
+mod compaction;
+mod record;
+mod recovery;
+
+pub use record::ViewsIdentity;
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+
+use base::{Buffer, GroupId, View};
+use platform::{DiskDone, DiskError, DiskRequest, DiskResult, Effect, FileId, Outbox, Path, Token};
+
+use self::{
+    record::{Entry, RECORD_SIZE, Record, Views},
+    recovery::Recovery,
+};
+use crate::FileIds;
+
+const NAME: &str = "views.log";
+const NAME_TEMPORARY: &str = "views.tmp";
+
+/// A file is compacted beyond this size, if it is also [`COMPACTION_RATIO`] times as large as
+/// what lives in it.
+const COMPACTION_SIZE_MIN: u64 = 64 << 10;
+const COMPACTION_RATIO: u64 = 4;
+
+/// What a view store is for.
+#[derive(Clone, Debug)]
+pub struct ViewStoreConfig {
+    /// Where its file is: `shard-<i>`; created if missing.
+    pub directory: Path,
+    /// Owner in the tokens of all its requests.
+    pub owner: u64,
+    /// Whose views these are; a file of somebody else is refused.
+    pub identity: ViewsIdentity,
+    /// This boot of the machine: it changes exactly when what was not synced may be lost.
+    pub boot_id: u128,
+}
+
+/// What a view store tells its owner.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ViewStoreEvent {
+    /// The file is read.
+    Recovered {
+        /// Group, view, log_view; all durable.
+        groups: Vec<(GroupId, View, View)>,
+        /// Whether logs may lack writes that were never synced.
+        power_lost: bool,
+    },
+    /// These views of a group are durable; a newer put may be on its way.
+    Durable {
+        /// The group.
+        group: GroupId,
+        /// As put.
+        view: View,
+        /// As put.
+        log_view: View,
+    },
+    /// The mark of [`ViewStore::mark_clean`] is durable.
+    Clean,
+    /// The file is of another cluster, replica or shape; nothing was changed.
+    IdentityMismatch {
+        /// Whose it is.
+        found: ViewsIdentity,
+    },
+    /// A record that was durable is not whole; nothing was changed.
+    Damaged {
+        /// Where it is.
+        position: u64,
+    },
+    /// The disk failed: the store does nothing any more.
+    Failed(DiskError),
+}
+
+/// What the store waits for.
+#[derive(Debug)]
+enum Stage {
+    Idle,
+    Recovering(Recovery),
+    /// The records of `batch` are being written; then synced.
+    Writing,
+    Syncing,
+    Compacting(compaction::Step),
+    Ended,
+}
+
+/// Views of the groups of one shard.
+#[derive(Debug)]
+pub struct ViewStore {
+    config: ViewStoreConfig,
+    stage: Stage,
+    step: Option<u64>,
+    requests: u64,
+    file: Option<FileId>,
+    groups: BTreeMap<GroupId, Views>,
+    /// The boot in which the logs were last trusted; `None` in a new file.
+    trusted_boot: Option<u128>,
+    /// Not written yet, in order.
+    queue: VecDeque<Entry>,
+    /// How much of the queue may be written.
+    submitted: usize,
+    /// Being written.
+    batch: Vec<Entry>,
+    /// Records in the file, and how many of them are durable.
+    count: u32,
+    durable: u32,
+}
+
+impl ViewStore {
+    /// Starts recovery: [`ViewStoreEvent::Recovered`].
+    #[must_use]
+    pub fn open(config: ViewStoreConfig, out: &mut Outbox) -> Self {
+        let mut store = Self {
+            config,
+            stage: Stage::Idle,
+            step: None,
+            requests: 0,
+            file: None,
+            groups: BTreeMap::new(),
+            trusted_boot: None,
+            queue: VecDeque::new(),
+            submitted: 0,
+            batch: Vec::new(),
+            count: 0,
+            durable: 0,
+        };
+        store.start_recovery(out);
+        store
+    }
+
+    /// A disk request of this store has ended.
+    ///
+    /// # Panics
+    /// If the body answered with the wrong kind of result.
+    pub fn on_disk(
+        &mut self,
+        done: DiskDone,
+        files: &mut FileIds,
+        out: &mut Outbox,
+        events: &mut Vec<ViewStoreEvent>,
+    ) {
+        assert!(done.token.owner == self.config.owner);
+        if self.step != Some(done.token.request) {
+            return; // a file was closed
+        }
+        self.step = None;
+        let result = match done.result {
+            Ok(result) => result,
+            Err(error) => {
+                self.stage = Stage::Ended;
+                events.push(ViewStoreEvent::Failed(error));
+                return;
+            }
+        };
+        match (core::mem::replace(&mut self.stage, Stage::Idle), result) {
+            (Stage::Recovering(recovery), result) => {
+                self.on_recovery(recovery, result, files, out, events);
+            }
+            (Stage::Writing, DiskResult::Written) => {
+                self.stage = Stage::Syncing;
+                let file = self.file.expect("the file is open");
+                self.start_step(DiskRequest::SyncData { file }, out);
+            }
+            (Stage::Syncing, DiskResult::Done) => self.on_durable(events),
+            (Stage::Compacting(step), result) => self.on_compaction(step, &result, out, events),
+            (stage, result) => panic!("{result:?} is no answer in {stage:?}"),
+        }
+        if matches!(self.stage, Stage::Idle) && self.is_too_large() {
+            self.start_compaction(files, out);
+        }
+        self.advance(out);
+        self.assert_invariants();
+    }
+
+    /// Records the views of a group; durable after [`Self::submit`] and
+    /// [`ViewStoreEvent::Durable`].
+    ///
+    /// # Panics
+    /// If a view steps back, or `log_view` is above `view`.
+    pub fn put(&mut self, group: GroupId, view: View, log_view: View) {
+        self.assert_usable();
+        assert!(log_view <= view);
+        let views = Views { view, log_view };
+        if let Some(old) = self.groups.insert(group, views) {
+            assert!(old.view <= view);
+            assert!(old.log_view <= log_view);
+        }
+        self.queue.push_back(Entry::View(group, views));
+    }
+
+    /// Forgets a group that no longer exists, some time after [`Self::submit`].
+    pub fn forget(&mut self, group: GroupId) {
+        self.assert_usable();
+        if self.groups.remove(&group).is_some() {
+            self.queue.push_back(Entry::Forget(group));
+        }
+    }
+
+    /// Lets everything put so far be written, once what is in flight is durable.
+    pub fn submit(&mut self, out: &mut Outbox) {
+        self.assert_usable();
+        self.submitted = self.queue.len();
+        self.advance(out);
+        self.assert_invariants();
+    }
+
+    /// Records that the logs hold all they ever promised: after a power loss, once every group
+    /// has caught up. Until then every restart answers `power_lost` again.
+    pub fn trust_logs(&mut self, out: &mut Outbox) {
+        self.assert_usable();
+        if self.trusted_boot != Some(self.config.boot_id) {
+            self.trusted_boot = Some(self.config.boot_id);
+            self.queue.push_back(Entry::Boot(self.config.boot_id));
+        }
+        self.submit(out);
+    }
+
+    /// Records a clean stop, after which a new boot is no power loss: [`ViewStoreEvent::Clean`].
+    /// To be called once all logs are synced; nothing may be written to them afterwards. Logs
+    /// that are not trusted do not become so.
+    pub fn mark_clean(&mut self, out: &mut Outbox) {
+        self.assert_usable();
+        self.queue.push_back(Entry::Clean(self.config.boot_id));
+        self.submit(out);
+    }
+
+    /// Closes the file; nothing may be put any more.
+    ///
+    /// # Panics
+    /// If something is in flight.
+    pub fn close(&mut self, out: &mut Outbox) {
+        assert!(self.is_quiet());
+        self.stage = Stage::Ended;
+        if let Some(file) = self.file.take() {
+            self.request(DiskRequest::Close { file }, out);
+        }
+    }
+
+    /// The views of a group as last put.
+    #[must_use]
+    pub fn get(&self, group: GroupId) -> Option<(View, View)> {
+        self.groups
+            .get(&group)
+            .map(|views| (views.view, views.log_view))
+    }
+
+    /// Whether everything put is durable and nothing is in flight.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.queue.is_empty() && matches!(self.stage, Stage::Idle | Stage::Ended)
+    }
+
+    fn assert_usable(&self) {
+        assert!(
+            !matches!(self.stage, Stage::Recovering(_)),
+            "recovery comes first"
+        );
+    }
+
+    fn assert_invariants(&self) {
+        assert!(self.durable <= self.count);
+        assert!(self.submitted <= self.queue.len());
+        if matches!(self.stage, Stage::Idle | Stage::Ended) {
+            assert!(self.step.is_none());
+        }
+    }
+
+    /// Starts the next write, if nothing is in flight.
+    fn advance(&mut self, out: &mut Outbox) {
+        if !matches!(self.stage, Stage::Idle) || self.submitted == 0 {
+            return;
+        }
+        assert!(self.batch.is_empty());
+        self.batch = self.queue.drain(..self.submitted).collect();
+        self.submitted = 0;
+        let file = self.file.expect("the file is open");
+        let offset = u64::from(self.count) * RECORD_SIZE as u64;
+        let data = encode(&self.batch, self.count, self.durable).freeze();
+        self.count += u32::try_from(self.batch.len()).expect("compaction keeps the file small");
+        self.stage = Stage::Writing;
+        self.start_step(
+            DiskRequest::Write {
+                file,
+                offset,
+                data: [data].into(),
+            },
+            out,
+        );
+    }
+
+    /// Everything written is durable.
+    fn on_durable(&mut self, events: &mut Vec<ViewStoreEvent>) {
+        self.durable = self.count;
+        for entry in core::mem::take(&mut self.batch) {
+            match entry {
+                Entry::View(group, Views { view, log_view }) => {
+                    events.push(ViewStoreEvent::Durable {
+                        group,
+                        view,
+                        log_view,
+                    });
+                }
+                Entry::Clean(_) => events.push(ViewStoreEvent::Clean),
+                Entry::Identity(_) | Entry::Boot(_) | Entry::Forget(_) => {}
+            }
+        }
+    }
+
+    fn start_step(&mut self, request: DiskRequest, out: &mut Outbox) {
+        assert!(self.step.is_none());
+        self.step = Some(self.request(request, out));
+    }
+
+    fn request(&mut self, request: DiskRequest, out: &mut Outbox) -> u64 {
+        self.requests += 1;
+        let token = Token {
+            owner: self.config.owner,
+            request: self.requests,
+        };
+        out.push(Effect::Disk { token, request });
+        self.requests
+    }
+}
+
+/// Records of `entries`, the first of which has sequence `first`.
+fn encode(entries: &[Entry], first: u32, durable: u32) -> Buffer {
+    let mut buffer = Buffer::with_capacity(entries.len() * RECORD_SIZE);
+    for (sequence, &entry) in (first..).zip(entries) {
+        buffer.extend(
+            &Record {
+                sequence,
+                durable,
+                entry,
+            }
+            .encode(),
+        );
+    }
+    buffer
+}

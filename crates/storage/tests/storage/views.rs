@@ -1,0 +1,387 @@
+//! Claims about the view store.
+
+use base::{GroupId, Op, ReplicaIndex, ShardIndex, View};
+use platform::{DiskError, DiskRequest, Outbox, Path};
+use storage::{FileIds, ViewStore, ViewStoreConfig, ViewStoreEvent, ViewsIdentity};
+
+use crate::disk::Disk;
+
+const FILE: &str = "shard-1/views.log";
+
+fn identity() -> ViewsIdentity {
+    ViewsIdentity {
+        cluster: 5,
+        replica: ReplicaIndex(1),
+        replica_count: 3,
+        shard: ShardIndex(1),
+        shard_count: 2,
+    }
+}
+
+fn group(number: u64) -> GroupId {
+    GroupId::partition(Op(number + 1), 0)
+}
+
+struct Harness {
+    disk: Disk,
+    store: ViewStore,
+    files: FileIds,
+    out: Outbox,
+    events: Vec<ViewStoreEvent>,
+}
+
+impl Harness {
+    fn with(disk: Disk, boot_id: u128, identity: ViewsIdentity) -> Self {
+        let mut out = Outbox::new();
+        let directory = Path::from("shard-1");
+        let config = ViewStoreConfig {
+            directory,
+            owner: 3,
+            identity,
+            boot_id,
+        };
+        let store = ViewStore::open(config, &mut out);
+        let mut harness = Self {
+            disk,
+            store,
+            files: FileIds::default(),
+            out,
+            events: Vec::new(),
+        };
+        harness.run();
+        harness
+    }
+
+    fn on(disk: Disk, boot_id: u128) -> Self {
+        Self::with(disk, boot_id, identity())
+    }
+
+    fn new() -> Self {
+        Self::on(Disk::new(1), 1)
+    }
+
+    fn step(&mut self) -> bool {
+        self.disk.submit(&mut self.out);
+        let Some(done) = self.disk.step() else {
+            return false;
+        };
+        self.store
+            .on_disk(done, &mut self.files, &mut self.out, &mut self.events);
+        true
+    }
+
+    fn run(&mut self) {
+        while self.step() {}
+    }
+
+    /// The disk as a process crash leaves it.
+    fn crash(mut self) -> Disk {
+        self.disk.submit(&mut self.out);
+        self.disk.crash();
+        self.disk
+    }
+
+    /// The disk as a power loss leaves it.
+    fn power_loss(mut self) -> Disk {
+        self.disk.submit(&mut self.out);
+        self.disk.power_loss();
+        self.disk
+    }
+
+    fn put(&mut self, number: u64, view: u32) {
+        self.store.put(group(number), View(view), View(view / 2));
+        self.store.submit(&mut self.out);
+    }
+
+    fn view(&self, number: u64) -> Option<u32> {
+        self.store.get(group(number)).map(|(view, log_view)| {
+            assert_eq!(log_view.0, view.0 / 2);
+            view.0
+        })
+    }
+
+    fn power_lost(&self) -> bool {
+        let answer = |event: &ViewStoreEvent| match event {
+            ViewStoreEvent::Recovered { power_lost, .. } => Some(*power_lost),
+            _ => None,
+        };
+        self.events
+            .iter()
+            .find_map(answer)
+            .expect("recovery has ended")
+    }
+}
+
+#[test]
+fn views_told_durable_survive_a_power_loss_at_any_step() {
+    for steps in 0..12 {
+        let mut harness = Harness::new();
+        harness.put(1, 4);
+        harness.run();
+        harness.put(1, 6);
+        harness.put(2, 8);
+        harness.put(2, 10);
+        for _ in 0..steps {
+            harness.step();
+        }
+        let durable = |harness: &Harness, number, view: u32| {
+            let (group, view, log_view) = (group(number), View(view), View(view / 2));
+            harness.events.contains(&ViewStoreEvent::Durable {
+                group,
+                view,
+                log_view,
+            })
+        };
+        let least_1 = if durable(&harness, 1, 6) { 6 } else { 4 };
+        let least_2 = [10, 8].into_iter().find(|view| durable(&harness, 2, *view));
+        let harness = Harness::on(harness.power_loss(), 2);
+        assert!(harness.view(1) >= Some(least_1));
+        assert!(harness.view(2) >= least_2);
+        assert!(harness.power_lost());
+    }
+}
+
+#[test]
+fn puts_of_one_turn_cost_one_write_and_one_sync() {
+    let mut harness = Harness::new();
+    harness.disk.trace.clear();
+    for number in 0..100 {
+        harness.store.put(group(number), View(3), View(3));
+    }
+    harness.store.submit(&mut harness.out);
+    harness.run();
+    assert_eq!(harness.disk.trace.len(), 2, "{:?}", harness.disk.trace);
+    assert_eq!(harness.events.len(), 1 + 100);
+}
+
+#[test]
+fn a_forgotten_group_stays_forgotten() {
+    let mut harness = Harness::new();
+    harness.put(1, 4);
+    harness.put(2, 4);
+    harness.store.forget(group(1));
+    harness.store.submit(&mut harness.out);
+    harness.run();
+    let harness = Harness::on(harness.crash(), 1);
+    assert_eq!((harness.view(1), harness.view(2)), (None, Some(4)));
+}
+
+#[test]
+fn another_identity_is_refused_and_changes_nothing() {
+    let harness = Harness::new();
+    let content = harness.disk.content(FILE);
+    let mut disk = harness.crash();
+    for other in [
+        ViewsIdentity {
+            cluster: 6,
+            ..identity()
+        },
+        ViewsIdentity {
+            replica: ReplicaIndex(2),
+            ..identity()
+        },
+        ViewsIdentity {
+            replica_count: 5,
+            ..identity()
+        },
+        ViewsIdentity {
+            shard_count: 4,
+            ..identity()
+        },
+    ] {
+        let harness = Harness::with(disk, 1, other);
+        let refused = ViewStoreEvent::IdentityMismatch { found: identity() };
+        assert_eq!(harness.events, [refused]);
+        assert_eq!(harness.disk.content(FILE), content);
+        disk = harness.crash();
+    }
+}
+
+#[test]
+fn a_torn_tail_is_cut_at_every_byte() {
+    let mut harness = Harness::new();
+    harness.put(1, 4);
+    harness.run();
+    let durable = harness.disk.content(FILE).len();
+    harness.put(1, 6);
+    harness.run();
+    let whole = harness.disk.content(FILE);
+    for end in 0..whole.len() {
+        let mut disk = Disk::new(1);
+        disk.put(FILE, &whole[..end]);
+        let mut harness = Harness::on(disk, 1);
+        assert_eq!(
+            harness.view(1),
+            (end >= durable).then_some(4),
+            "cut at {end}"
+        );
+        harness.put(1, 8);
+        harness.run();
+        let harness = Harness::on(harness.crash(), 1);
+        assert_eq!(harness.view(1), Some(8));
+    }
+}
+
+#[test]
+fn damage_to_a_durable_record_is_not_taken_for_a_torn_tail() {
+    let mut harness = Harness::new();
+    for view in 1..5 {
+        harness.put(1, 2 * view);
+        harness.run();
+    }
+    let whole = harness.disk.content(FILE);
+    for at in 0..whole.len() - 64 {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 8;
+        let mut disk = Disk::new(1);
+        disk.put(FILE, &damaged);
+        let harness = Harness::on(disk, 1);
+        let position = at as u64 / 64 * 64;
+        assert_eq!(
+            harness.events,
+            [ViewStoreEvent::Damaged { position }],
+            "byte {at}"
+        );
+        assert_eq!(harness.disk.content(FILE), damaged);
+    }
+}
+
+#[test]
+fn a_power_loss_is_answered_until_the_logs_are_trusted() {
+    let mut harness = Harness::new();
+    assert!(!harness.power_lost(), "a new store has lost nothing");
+    harness.put(1, 4);
+    harness.run();
+    let harness = Harness::on(harness.crash(), 1);
+    assert!(!harness.power_lost(), "a process crash loses nothing");
+    let harness = Harness::on(harness.power_loss(), 2);
+    assert!(harness.power_lost());
+    let mut harness = Harness::on(harness.crash(), 2);
+    assert!(harness.power_lost(), "still catching up");
+    harness.store.mark_clean(&mut harness.out);
+    harness.run();
+    let mut harness = Harness::on(harness.crash(), 2);
+    assert!(harness.power_lost(), "a stop does not make logs trusted");
+    harness.store.trust_logs(&mut harness.out);
+    harness.run();
+    let harness = Harness::on(harness.crash(), 2);
+    assert!(!harness.power_lost());
+    assert!(Harness::on(harness.power_loss(), 3).power_lost());
+}
+
+#[test]
+fn a_clean_stop_forgives_one_new_boot() {
+    let mut harness = Harness::new();
+    harness.store.mark_clean(&mut harness.out);
+    harness.run();
+    assert_eq!(harness.events.last(), Some(&ViewStoreEvent::Clean));
+    let harness = Harness::on(harness.power_loss(), 2);
+    assert!(!harness.power_lost());
+    // The mark is used up: this process may have written what it has not synced.
+    assert!(Harness::on(harness.power_loss(), 3).power_lost());
+    // Also if the boot stays the same.
+    let mut harness = Harness::new();
+    harness.store.mark_clean(&mut harness.out);
+    harness.run();
+    let harness = Harness::on(harness.crash(), 1);
+    assert!(Harness::on(harness.power_loss(), 2).power_lost());
+}
+
+/// A store whose next put makes it compact.
+fn before_compaction(seed: u64) -> Harness {
+    let mut harness = Harness::on(Disk::new(seed), 1);
+    for view in 1..=255 {
+        for number in 0..4 {
+            harness.store.put(group(number), View(view), View(view / 2));
+        }
+        harness.store.submit(&mut harness.out);
+        harness.run();
+    }
+    let size = harness.disk.content(FILE).len();
+    assert!(size <= 64 << 10, "{size}");
+    harness
+}
+
+#[test]
+fn a_compacted_file_says_the_same_in_less() {
+    let mut harness = before_compaction(1);
+    for number in 0..4 {
+        harness.put(number, 1000);
+    }
+    harness.run();
+    assert!(harness.disk.content(FILE).len() < 1000);
+    assert_eq!(harness.disk.names("shard-1"), ["views.log"]);
+    assert_eq!(harness.disk.open_files(), 1);
+    harness.put(5, 2000);
+    harness.run();
+    let harness = Harness::on(harness.power_loss(), 1);
+    assert!((0..4).all(|number| harness.view(number) == Some(1000)));
+    assert_eq!(harness.view(5), Some(2000));
+}
+
+#[test]
+fn a_crash_at_each_step_of_compaction_loses_nothing() {
+    let mut compacted = 0;
+    for seed in 0..20 {
+        for steps in 0..14 {
+            let mut harness = before_compaction(seed);
+            for number in 0..4 {
+                harness.put(number, 1000);
+            }
+            for _ in 0..steps {
+                if harness.step() && harness.events.len() % 4 == 1 {
+                    // Puts amid the compaction.
+                    harness.put(0, 1000 + steps);
+                }
+            }
+            compacted += usize::from(harness.disk.names("shard-1").len() == 2);
+            let least: Vec<_> = (0..4)
+                .map(|number| newest(&harness.events, number))
+                .collect();
+            let disk = if seed % 2 == 0 {
+                harness.power_loss()
+            } else {
+                harness.crash()
+            };
+            let mut harness = Harness::on(disk, 1);
+            for (number, least) in (0..).zip(least) {
+                assert!(harness.view(number) >= least, "seed {seed}, {steps} steps");
+            }
+            harness.put(7, 3);
+            harness.run();
+            assert_eq!(Harness::on(harness.crash(), 1).view(7), Some(3));
+        }
+    }
+    assert!(compacted > 20, "the test is about compaction: {compacted}");
+}
+
+/// The newest view of a group told to be durable.
+fn newest(events: &[ViewStoreEvent], number: u64) -> Option<u32> {
+    let view = |event: &ViewStoreEvent| match event {
+        ViewStoreEvent::Durable {
+            group: of, view, ..
+        } if *of == group(number) => Some(view.0),
+        _ => None,
+    };
+    events.iter().filter_map(view).max()
+}
+
+#[test]
+fn a_failed_sync_ends_the_store() {
+    let mut harness = Harness::new();
+    harness.disk.fails = Some((
+        |request| matches!(request, DiskRequest::SyncData { .. }),
+        DiskError::Io,
+    ));
+    harness.put(1, 4);
+    harness.run();
+    assert_eq!(
+        harness.events.last(),
+        Some(&ViewStoreEvent::Failed(DiskError::Io))
+    );
+    harness.disk.fails = None;
+    harness.events.clear();
+    harness.put(1, 6);
+    harness.run();
+    assert_eq!(harness.events, []);
+}
