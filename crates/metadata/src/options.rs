@@ -74,15 +74,15 @@ impl Explicit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     CompressionAlgorithm,
-    MessageExpiry,
-    MaxTopicSize,
-    SegmentSize,
-    Durability,
     ConsumerOffsetDurability,
-    MessagesRequiredToSave,
-    SizeOfMessagesRequiredToSave,
-    PreallocateSegments,
+    Durability,
     EnforceFsync,
+    MaxTopicSize,
+    MessageExpiry,
+    MessagesRequiredToSave,
+    PreallocateSegments,
+    SegmentSize,
+    SizeOfMessagesRequiredToSave,
 }
 
 /// One option as clients may discover it.
@@ -102,7 +102,7 @@ const fn entry(key: Key, name: &'static str, updatable: bool, description: &'sta
     }
 }
 
-/// In the order in which blocks and descriptions list them.
+/// In the order in which blocks and descriptions list them: by name.
 const CATALOGUE: [Entry; 10] = [
     entry(
         Key::CompressionAlgorithm,
@@ -111,22 +111,10 @@ const CATALOGUE: [Entry; 10] = [
         "how payloads are compressed by clients: none or gzip",
     ),
     entry(
-        Key::MessageExpiry,
-        "message_expiry",
-        true,
-        "age in microseconds at which sealed segments may go; 0 is the server's default",
-    ),
-    entry(
-        Key::MaxTopicSize,
-        "max_topic_size",
-        true,
-        "bytes beyond which the oldest sealed segments may go; 0 is the server's default",
-    ),
-    entry(
-        Key::SegmentSize,
-        "segment_size",
+        Key::ConsumerOffsetDurability,
+        "consumer_offset_durability",
         false,
-        "bytes of a segment, a multiple of 512; 0 is the server's default",
+        "the same for stored offsets",
     ),
     entry(
         Key::Durability,
@@ -135,20 +123,26 @@ const CATALOGUE: [Entry; 10] = [
         "what an acknowledged message has survived: replicated (written) or persisted (synced)",
     ),
     entry(
-        Key::ConsumerOffsetDurability,
-        "consumer_offset_durability",
+        Key::EnforceFsync,
+        "enforce_fsync",
         false,
-        "the same for stored offsets",
+        "older name: true asks for a persisted durability",
+    ),
+    entry(
+        Key::MaxTopicSize,
+        "max_topic_size",
+        true,
+        "bytes beyond which the oldest sealed segments may go; 0 is the server's default",
+    ),
+    entry(
+        Key::MessageExpiry,
+        "message_expiry",
+        true,
+        "age in microseconds at which sealed segments may go; 0 is the server's default",
     ),
     entry(
         Key::MessagesRequiredToSave,
         "messages_required_to_save",
-        false,
-        "kept for compatibility: messages are written as they come",
-    ),
-    entry(
-        Key::SizeOfMessagesRequiredToSave,
-        "size_of_messages_required_to_save",
         false,
         "kept for compatibility: messages are written as they come",
     ),
@@ -159,10 +153,16 @@ const CATALOGUE: [Entry; 10] = [
         "whether disk space for a segment is reserved when it begins",
     ),
     entry(
-        Key::EnforceFsync,
-        "enforce_fsync",
+        Key::SegmentSize,
+        "segment_size",
         false,
-        "older name: true asks for a persisted durability",
+        "bytes of a segment, a multiple of 512; 0 is the server's default",
+    ),
+    entry(
+        Key::SizeOfMessagesRequiredToSave,
+        "size_of_messages_required_to_save",
+        false,
+        "kept for compatibility: messages are written as they come",
     ),
 ];
 

@@ -109,6 +109,7 @@ fn explicit_and_derived_options_are_told_apart() {
         explicit,
         [
             ("compression_algorithm", Value::text("gzip")),
+            ("durability", Value::text("persisted")),
             (
                 "message_expiry",
                 Value {
@@ -116,20 +117,19 @@ fn explicit_and_derived_options_are_told_apart() {
                     data: &hour
                 }
             ),
-            ("durability", Value::text("persisted")),
         ],
-        "canonical kinds, in the order of the catalogue"
+        "canonical kinds, by name"
     );
     let derived: Vec<_> = topic.derived_options.0.iter().map(|(key, _)| key).collect();
     assert_eq!(
         derived,
         [
-            "max_topic_size",
-            "segment_size",
             "consumer_offset_durability",
+            "max_topic_size",
             "messages_required_to_save",
-            "size_of_messages_required_to_save",
             "preallocate_segments",
+            "segment_size",
+            "size_of_messages_required_to_save",
         ]
     );
     // An update makes what it sets explicit and leaves the rest.
@@ -145,6 +145,33 @@ fn explicit_and_derived_options_are_told_apart() {
         (topics[0].message_expiry, topics[0].max_topic_size),
         (3_600_000_000, 2 << 30)
     );
+}
+
+#[test]
+fn what_a_published_client_sends_is_accepted() {
+    // Body of create_topic as recorded from the unmodified Python client 0.9.0: stream `orders`,
+    // topic `events`, 3 partitions, six options.
+    const RECORDED: &str = "02066f726465727303000000066576656e74730215000000636f6d707265737369\
+        6f6e5f616c676f726974686d0204000000677a6970021a000000636f6e73756d65725f6f66667365745f6475\
+        726162696c697479020a0000007265706c696361746564020a0000006475726162696c697479020a00000072\
+        65706c69636174656402190000006d657373616765735f72657175697265645f746f5f736176650b04000000\
+        0a0000000214000000707265616c6c6f636174655f7365676d656e7473030100000000020c0000007365676d\
+        656e745f73697a650c080000000000100000000000";
+    let byte = |at: usize| u8::from_str_radix(&RECORDED[at..at + 2], 16).expect("hex");
+    let body: Vec<u8> = (0..RECORDED.len()).step_by(2).map(byte).collect();
+    let mut log = Log::new(Limits::default());
+    log.result(Operation::CreateStream, &create_stream("orders"))
+        .expect("free");
+    let payload = log.result(Operation::CreateTopic, &body).expect("valid");
+    let details = TopicDetails::decode(&payload).expect("topic and partitions");
+    assert_eq!(details.partitions.len(), 3);
+    assert_eq!(
+        details.topic.compression_algorithm,
+        CompressionAlgorithm::Gzip
+    );
+    // What came is what is reported: same keys, kinds and order.
+    assert!(body.ends_with(details.topic.options.0.as_bytes()));
+    assert_eq!(details.topic.options.0.iter().count(), 6);
 }
 
 #[test]
