@@ -1,0 +1,82 @@
+//! Computations too long for a turn, on one thread of the process, and the password hash.
+//!
+//! One thread: an Argon2id verification takes 19 MiB and some 20 ms, so a flood of logins costs
+//! neither memory nor the cores that shards run on.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    sync::{
+        Arc,
+        mpsc::{Sender, channel},
+    },
+    thread,
+};
+
+use argon2::{
+    Argon2,
+    password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString},
+};
+use base::ShardIndex;
+use platform::{Outcome, Token, Work};
+
+use crate::mail::Hub;
+
+/// Work, and who gets the outcome.
+pub(crate) struct Job {
+    pub(crate) shard: ShardIndex,
+    pub(crate) token: Token,
+    pub(crate) work: Work,
+}
+
+/// Starts the thread; it ends when the last sender is gone.
+pub(crate) fn start(hub: Arc<Hub>) -> io::Result<Sender<Job>> {
+    let (sender, jobs) = channel::<Job>();
+    thread::Builder::new()
+        .name("compute".into())
+        .spawn(move || {
+            for Job { shard, token, work } in jobs {
+                let Work::VerifyPassword { password, hash } = work;
+                let outcome = Outcome::PasswordVerified(verify_password(&password, &hash));
+                hub.computed(shard, token, outcome);
+            }
+        })?;
+    Ok(sender)
+}
+
+/// Whether `password` matches an Argon2id hash; false if `hash` is no PHC string.
+#[must_use]
+pub fn verify_password(password: &str, hash: &str) -> bool {
+    PasswordHash::new(hash).is_ok_and(|hash| {
+        Argon2::default()
+            .verify_password(password.as_bytes(), &hash)
+            .is_ok()
+    })
+}
+
+/// The Argon2id hash of `password` with a fresh salt, as a PHC string.
+///
+/// # Errors
+/// If the operating system gives no randomness.
+pub fn hash_password(password: &str) -> io::Result<String> {
+    let mut salt = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut salt)?;
+    let salt = SaltString::encode_b64(&salt).expect("16 bytes are a recommended salt");
+    let hash = Argon2::default().hash_password(password.as_bytes(), &salt);
+    Ok(hash.expect("default parameters are valid").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_matches_its_own_hash_only() {
+        let hash = hash_password("secret").unwrap();
+        assert!(hash.starts_with("$argon2id$"));
+        assert_ne!(hash, hash_password("secret").unwrap(), "salted");
+        assert!(verify_password("secret", &hash));
+        assert!(!verify_password("Secret", &hash));
+        assert!(!verify_password("secret", "no hash"));
+    }
+}
