@@ -2,6 +2,7 @@
 //!
 //! A word of the code is looked for in code only, so that a comment may explain why it is absent;
 //! a word of prose is looked for everywhere. Matches are whole words, so `headmaster` is fine.
+//! The rare right use says so on the line before: `// tidy: allow — reason`.
 
 use crate::{File, Finding, Tree, edges, scan};
 
@@ -58,7 +59,6 @@ const BANS: &[Ban] = &[
     ban("mod utils", Scope::Rust, Place::Code, "a module named after what it holds"),
     ban("mod helpers", Scope::Rust, Place::Code, "a module named after what it holds"),
     ban("mod common", Scope::Rust, Place::Code, "a module named after what it holds"),
-    ban("#![allow", Scope::Rust, Place::Code, "`#[expect(…, reason = \"…\")]` on the item"),
     ban("HashMap", Scope::Core, Place::Code, "BTreeMap: iteration order is part of the history"),
     ban("HashSet", Scope::Core, Place::Code, "BTreeSet: iteration order is part of the history"),
     ban("std::time", Scope::CoreWithoutDriver, Place::Code, "base::Instant, handed in as `now`"),
@@ -107,12 +107,25 @@ pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
             };
             for at in hits {
                 let line = scan::line_of(file.text.as_bytes(), at);
+                if is_excused(&file.text, line) {
+                    continue;
+                }
                 let message = format!("`{}` is not used here; use {}", ban.word, ban.instead);
                 findings.push(Finding::failure(&file.path, line, message));
             }
         }
         check_glob(file, &code, findings);
+        check_allow(file, findings);
     }
+}
+
+/// Whether the line before says why: `// tidy: allow — the reader is to be slow`.
+fn is_excused(text: &str, line: usize) -> bool {
+    let before = line
+        .checked_sub(2)
+        .and_then(|index| text.lines().nth(index));
+    let reason = before.and_then(|line| line.trim_start().strip_prefix("// tidy: allow"));
+    reason.is_some_and(|reason| reason.chars().any(char::is_alphanumeric))
 }
 
 /// `pub use x::*` promises whatever x holds tomorrow.
@@ -122,6 +135,18 @@ fn check_glob(file: &File, code: &[u8], findings: &mut Vec<Finding>) {
         if line.trim_start().starts_with("pub use ") && line.contains("::*") {
             let message = "`pub use …::*` is not used here; name what is promised";
             findings.push(Finding::failure(&file.path, index + 1, message));
+        }
+    }
+}
+
+/// A lint may be off for a whole file if the file says why.
+fn check_allow(file: &File, findings: &mut Vec<Finding>) {
+    for (at, _) in file.text.match_indices("\n#![allow(") {
+        let attribute = file.text[at + 1..].split(")]").next().unwrap_or_default();
+        if !attribute.contains("reason = ") {
+            let line = scan::line_of(file.text.as_bytes(), at + 1);
+            let message = "`#![allow]` without `reason = \"…\"`; say why, or mend it";
+            findings.push(Finding::failure(&file.path, line, message));
         }
     }
 }
@@ -209,6 +234,10 @@ mod tests {
         let text = "    tokio::time::sleep(d);\n    std::thread::sleep(d);\n";
         assert_eq!(messages("crates/interop/tests/x.rs", text).len(), 2);
         assert!(messages("crates/interop/src/wait.rs", text).is_empty());
+        let excused = "    // tidy: allow — the reader is to be slow\n    thread::sleep(d);\n";
+        assert!(messages("crates/uring/tests/x.rs", excused).is_empty());
+        let unexcused = "    // tidy: allow —\n    thread::sleep(d);\n";
+        assert_eq!(messages("crates/uring/tests/x.rs", unexcused).len(), 1);
     }
 
     #[test]
@@ -223,6 +252,16 @@ mod tests {
             1
         );
         assert!(messages("crates/wire/src/x.rs", "// The leader sends.\n").is_empty());
+    }
+
+    #[test]
+    fn a_lint_is_switched_off_with_a_reason_only() {
+        let text = "//! X.\n\n#![allow(unsafe_code, reason = \"the kernel\")]\n";
+        assert!(messages("crates/uring/src/x.rs", text).is_empty());
+        assert_eq!(
+            messages("crates/uring/src/x.rs", "//! X.\n#![allow(dead_code)]\n").len(),
+            1
+        );
     }
 
     #[test]
