@@ -227,14 +227,34 @@ impl Group {
                 self.on_prepare_ok(from, view, op, checksum, out);
             }
             Message::StartViewChange { .. } => self.on_start_view_change(now, from, view, out),
-            Message::DoViewChange { op, commit, log_view, trusted, headers, .. } => {
-                let vote = Candidate { op, commit, log_view, trusted, headers };
+            Message::DoViewChange {
+                op,
+                commit,
+                log_view,
+                trusted,
+                headers,
+                ..
+            } => {
+                let vote = Candidate {
+                    op,
+                    commit,
+                    log_view,
+                    trusted,
+                    headers,
+                };
                 self.on_do_view_change(now, from, view, vote, out);
             }
-            Message::StartView { op, commit, headers, .. } => {
+            Message::StartView {
+                op,
+                commit,
+                headers,
+                ..
+            } => {
                 self.on_start_view(now, from, view, op, commit, &headers, out);
             }
-            Message::RequestPrepares { from: first, to, .. } => {
+            Message::RequestPrepares {
+                from: first, to, ..
+            } => {
                 self.on_request_prepares(from, view, first, to, out);
             }
             Message::RepairPrepare { .. } | Message::Heartbeat { .. } => {
@@ -338,11 +358,16 @@ impl Group {
 
     pub(crate) fn others(&self) -> impl Iterator<Item = ReplicaIndex> + use<> {
         let own = self.config.replica;
-        (0..self.config.replica_count).map(ReplicaIndex).filter(move |replica| *replica != own)
+        (0..self.config.replica_count)
+            .map(ReplicaIndex)
+            .filter(move |replica| *replica != own)
     }
 
     pub(crate) fn persist(&self, out: &mut Vec<Effect>) {
-        out.push(Effect::PersistView { view: self.view, log_view: self.log_view });
+        out.push(Effect::PersistView {
+            view: self.view,
+            log_view: self.log_view,
+        });
     }
 
     pub(crate) const fn ignore(&mut self, reason: Ignore) {

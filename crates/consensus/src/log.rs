@@ -33,11 +33,19 @@ impl Log {
         suffix: Vec<Bytes>,
         window: usize,
     ) -> Self {
-        let (op, checksum) = headers.last().map_or((Op(0), 0), |head| (head.op, head.checksum));
+        let (op, checksum) = headers
+            .last()
+            .map_or((Op(0), 0), |head| (head.op, head.checksum));
         assert!(commit <= op);
         assert_eq!(suffix.len() as u64, op.0 - commit.0);
-        let mut log =
-            Self { headers: headers.into(), suffix: suffix.into(), window, commit, op, checksum };
+        let mut log = Self {
+            headers: headers.into(),
+            suffix: suffix.into(),
+            window,
+            commit,
+            op,
+            checksum,
+        };
         log.trim();
         log
     }
@@ -68,7 +76,10 @@ impl Log {
 
     /// The newest headers, at most the window, ascending.
     pub(crate) fn newest(&self) -> Vec<PrepareHeader> {
-        let skip = self.headers.len().saturating_sub(self.window.max(self.suffix.len()));
+        let skip = self
+            .headers
+            .len()
+            .saturating_sub(self.window.max(self.suffix.len()));
         self.headers.iter().skip(skip).copied().collect()
     }
 
@@ -87,7 +98,10 @@ impl Log {
         assert!(op >= self.commit, "a committed op is never cut");
         while self.op > op {
             self.suffix.pop_back().expect("uncommitted ops have frames");
-            let cut = self.headers.pop_back().expect("uncommitted ops have headers");
+            let cut = self
+                .headers
+                .pop_back()
+                .expect("uncommitted ops have headers");
             self.op = Op(cut.op.0 - 1);
             self.checksum = cut.parent;
         }
@@ -95,7 +109,10 @@ impl Log {
 
     /// The next frame after `commit`, which is committed from now on.
     pub(crate) fn commit_next(&mut self) -> Bytes {
-        let frame = self.suffix.pop_front().expect("committed up to the head at most");
+        let frame = self
+            .suffix
+            .pop_front()
+            .expect("committed up to the head at most");
         self.commit = self.commit.next();
         self.trim();
         frame

@@ -30,7 +30,11 @@ pub(crate) fn choose<'a>(
     votes: impl Iterator<Item = (usize, &'a Candidate)>,
 ) -> Option<(usize, &'a Candidate)> {
     votes.max_by_key(|(index, vote)| {
-        let log_view = if base::planted::bug(10) { View(0) } else { vote.log_view };
+        let log_view = if base::planted::bug(10) {
+            View(0)
+        } else {
+            vote.log_view
+        };
         // Of equals the lowest index, so that all derive the same.
         (log_view, vote.op, core::cmp::Reverse(*index))
     })

@@ -35,9 +35,14 @@ impl Group {
         assert_eq!(header.view, self.view);
         assert_eq!(header.group, self.config.group);
         self.log.append(header, frame.clone());
-        out.push(Effect::Append { prepare: frame.clone() });
+        out.push(Effect::Append {
+            prepare: frame.clone(),
+        });
         for to in self.others() {
-            out.push(Effect::Send { to, frame: frame.clone() });
+            out.push(Effect::Send {
+                to,
+                frame: frame.clone(),
+            });
         }
         self.invariants();
     }
@@ -118,9 +123,15 @@ impl Group {
         if !settled || !spoken {
             return;
         }
-        let Some(header) = self.log.header(self.durable) else { return };
+        let Some(header) = self.log.header(self.durable) else {
+            return;
+        };
         let group = self.config.group;
-        let message = Message::PrepareOk { group, op: header.op, checksum: header.checksum };
+        let message = Message::PrepareOk {
+            group,
+            op: header.op,
+            checksum: header.checksum,
+        };
         self.send(self.primary(), &message, out);
     }
 
@@ -141,7 +152,10 @@ impl Group {
         if self.status != Status::Normal {
             return self.ignore(Ignore::WrongStatus);
         }
-        let known = self.log.header(op).is_some_and(|header| header.checksum == checksum);
+        let known = self
+            .log
+            .header(op)
+            .is_some_and(|header| header.checksum == checksum);
         if !known && op > self.log.commit() && !base::planted::bug(6) {
             return self.ignore(Ignore::OtherIdentity);
         }
@@ -214,7 +228,11 @@ impl Group {
     fn on_primary_status(&mut self, now: Instant, primary: &GroupStatus, out: &mut Vec<Effect>) {
         self.trust_primary();
         self.target = self.target.max(primary.op);
-        let committed = if base::planted::bug(15) { primary.op } else { primary.commit };
+        let committed = if base::planted::bug(15) {
+            primary.op
+        } else {
+            primary.commit
+        };
         self.commit_max = self.commit_max.max(committed);
         self.advance_commit(out);
         if self.log.op() >= primary.op {

@@ -24,8 +24,16 @@ impl Quorums {
         let replication = replica_count - view_change + 1;
         let short = |quorum: u8| if quorum > 1 { quorum - 1 } else { quorum };
         Self {
-            replication: if base::planted::bug(3) { short(replication) } else { replication },
-            view_change: if base::planted::bug(4) { short(view_change) } else { view_change },
+            replication: if base::planted::bug(3) {
+                short(replication)
+            } else {
+                replication
+            },
+            view_change: if base::planted::bug(4) {
+                short(view_change)
+            } else {
+                view_change
+            },
         }
     }
 
@@ -52,7 +60,10 @@ mod tests {
         for count in 1..=7u8 {
             let quorums = Quorums::new(count);
             assert!(quorums.replication + quorums.view_change > count);
-            assert!(quorums.view_change * 2 > count, "two views never begin apart");
+            assert!(
+                quorums.view_change * 2 > count,
+                "two views never begin apart"
+            );
             assert!(quorums.replication >= 1);
         }
     }

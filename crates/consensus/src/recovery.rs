@@ -72,8 +72,15 @@ impl Group {
         out: &mut Vec<Effect>,
     ) -> Self {
         assert!(recovered.log_view <= recovered.view);
-        let window = config.pipeline_max.max(usize::try_from(config.repair_max).unwrap_or(64));
-        let log = Log::new(recovered.commit, recovered.headers, recovered.suffix, window);
+        let window = config
+            .pipeline_max
+            .max(usize::try_from(config.repair_max).unwrap_or(64));
+        let log = Log::new(
+            recovered.commit,
+            recovered.headers,
+            recovered.suffix,
+            window,
+        );
         let mut group = Self::new(config, log, prng);
         group.view = recovered.view;
         group.log_view = recovered.log_view;

@@ -34,7 +34,11 @@ impl Group {
         let retry = self.config.timing.repair_retry;
         let jittered = self.prng.duration(retry, retry * 2);
         self.timeouts.set(Timeout::Repair, now, jittered);
-        let message = Message::RequestPrepares { group: self.config.group, from, to: last };
+        let message = Message::RequestPrepares {
+            group: self.config.group,
+            from,
+            to: last,
+        };
         self.send(to, &message, out);
     }
 
@@ -76,11 +80,18 @@ impl Group {
         if !self.vouches(view) || !vouched {
             return self.ignore(Ignore::CannotVouch);
         }
-        let until = last.min(self.log.op()).min(Op(first.0.saturating_add(self.config.repair_max)));
+        let until = last
+            .min(self.log.op())
+            .min(Op(first.0.saturating_add(self.config.repair_max)));
         if first.0 == 0 || first > until {
             return self.ignore(Ignore::Gap);
         }
-        out.push(Effect::ServePrepares { to: from, view, from: first, until });
+        out.push(Effect::ServePrepares {
+            to: from,
+            view,
+            from: first,
+            until,
+        });
     }
 
     /// A peer whose log belongs to `view` sends one of its prepares; the frame is verified.

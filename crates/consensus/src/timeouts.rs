@@ -19,8 +19,12 @@ pub(crate) enum Timeout {
 }
 
 impl Timeout {
-    pub(crate) const ALL: [Self; 4] =
-        [Self::StartViewChange, Self::DoViewChange, Self::ViewChange, Self::Repair];
+    pub(crate) const ALL: [Self; 4] = [
+        Self::StartViewChange,
+        Self::DoViewChange,
+        Self::ViewChange,
+        Self::Repair,
+    ];
 }
 
 const GRID_MICROS: u64 = 10_000;

@@ -54,11 +54,16 @@ impl Group {
         let own = usize::from(self.config.replica.0);
         self.wishes[own] = self.view.next();
         // The envelope carries the view wished for.
-        let message = Message::StartViewChange { group: self.config.group };
+        let message = Message::StartViewChange {
+            group: self.config.group,
+        };
         let wished = self.view.next();
         let frame = message.encode(self.config.cluster, wished, self.config.replica);
         for to in self.others() {
-            out.push(Effect::Send { to, frame: frame.clone() });
+            out.push(Effect::Send {
+                to,
+                frame: frame.clone(),
+            });
         }
         let retry = self.config.timing.view_change_retry;
         let jittered = self.prng.duration(retry, retry * 3 / 2);
@@ -128,7 +133,9 @@ impl Group {
 
     pub(crate) fn arm_view_change(&mut self, now: Instant) {
         let timing = self.config.timing;
-        let patience = self.prng.duration(timing.view_change, timing.view_change * 2);
+        let patience = self
+            .prng
+            .duration(timing.view_change, timing.view_change * 2);
         self.timeouts.set(Timeout::ViewChange, now, patience);
     }
 
@@ -152,7 +159,11 @@ impl Group {
         let vote = Candidate {
             op: self.log.op(),
             commit: self.log.commit(),
-            log_view: if base::planted::bug(9) { self.view } else { self.log_view },
+            log_view: if base::planted::bug(9) {
+                self.view
+            } else {
+                self.log_view
+            },
             trusted: self.trusted,
             headers: self.log.newest(),
         };
@@ -281,7 +292,10 @@ impl Group {
             let agrees = |header: &&PrepareHeader| match self.log.header(header.op) {
                 Some(own) => {
                     let equal = own.checksum == header.checksum;
-                    assert!(equal || header.op > commit, "a committed op has one identity");
+                    assert!(
+                        equal || header.op > commit,
+                        "a committed op has one identity"
+                    );
                     equal
                 }
                 None => header.op <= commit,

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use base::{Bytes, ClientId, GroupId, Op, ShardIndex};
+use base::{Bytes, GroupId, Op, ShardIndex, View};
 
 /// A client request that waits for its answer at the shard that holds the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,16 +43,39 @@ pub enum Letter {
         /// The prepare frame.
         prepare: Bytes,
     },
-    /// The view of the metadata group, for cluster metadata and routing (shard 0 to all others).
+    /// The view of the metadata group, for cluster metadata and routing, once its log has been
+    /// recovered (shard 0 to all others).
     MetadataView {
         /// The view.
-        view: base::View,
+        view: View,
     },
-    /// A session ended because its connection closed (any shard to shard 0).
-    SessionClosed {
-        /// Whose.
-        client: ClientId,
-        /// Which.
-        session: u64,
+    /// The port that clients reach this node by, once it is bound (shard 0 to all others).
+    ClientPort(u16),
+    /// What do these partitions hold?
+    StatsRequest {
+        /// Unique at the asking shard.
+        number: u64,
+        /// Groups that the receiver hosts.
+        groups: Vec<GroupId>,
     },
+    /// The answer.
+    StatsReply {
+        /// As asked.
+        number: u64,
+        /// Groups that the receiver does host, and what they hold.
+        stats: Vec<(GroupId, GroupStats)>,
+    },
+}
+
+/// What a partition holds, as far as it is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupStats {
+    /// Offset of the last message, 0 if there is none.
+    pub current_offset: u64,
+    /// Bytes of batches.
+    pub size_bytes: u64,
+    /// Messages.
+    pub messages_count: u64,
+    /// Segment files.
+    pub segments_count: u32,
 }

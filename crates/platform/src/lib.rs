@@ -29,7 +29,7 @@ mod letter;
 mod network;
 
 pub use disk::{DiskDone, DiskError, DiskRequest, DiskResult, FileId, OpenMode, Path};
-pub use letter::{Letter, Ticket};
+pub use letter::{GroupStats, Letter, Ticket};
 pub use network::{Address, ConnectionId, ListenerId, NetworkEvent};
 
 use alloc::{string::String, vec::Vec};

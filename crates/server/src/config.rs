@@ -1,7 +1,7 @@
 //! What a shard is told when it starts. All of it comes from the body; nothing is read here.
 
+use ::core::time::Duration;
 use alloc::{string::String, vec::Vec};
-use core::time::Duration;
 
 use base::{ReplicaIndex, ShardIndex};
 use platform::Address;

@@ -17,8 +17,16 @@
 
 extern crate alloc;
 
+mod ask;
 mod config;
+mod connections;
+mod core;
+mod hosted;
+mod links;
 mod observation;
+mod paths;
+mod shard;
 
 pub use config::{Limits, NodeAddress, RootCredential, ShardConfig, Timing};
 pub use observation::{Observation, Role};
+pub use shard::Shard;

@@ -1,0 +1,98 @@
+//! What every part of a shard needs at hand: time, the outbox, the links, the view store, and the
+//! lists in which parts leave word for one another within a turn.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+
+use base::{Bytes, GroupId, Prng, ReplicaIndex, View};
+use platform::{Effect, Fatal, Level, Now, Outbox};
+use storage::{FileIds, ViewStore};
+
+use crate::{
+    Observation, ShardConfig,
+    ask::{Answer, Ask},
+    links::Links,
+};
+
+/// Word that a part leaves for the shard.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// A metadata prepare has committed; whoever asked for it waits.
+    MetadataCommitted { prepare: Bytes, asker: Option<Ask> },
+    /// The metadata group has a new view or role.
+    MetadataRole,
+    /// A group has been recovered, or has found a primary: what waited for it may go on.
+    Settled(GroupId),
+    /// A request that this replica's group cannot take now: to be parked, or passed on.
+    Deferred(Ask),
+    /// All files of a group are gone.
+    Removed(GroupId),
+}
+
+/// Shared by the parts of a shard.
+pub(crate) struct Core {
+    pub(crate) config: ShardConfig,
+    pub(crate) now: Now,
+    pub(crate) out: Outbox,
+    pub(crate) prng: Prng,
+    pub(crate) files: FileIds,
+    pub(crate) views: ViewStore,
+    /// What the view store holds durably.
+    pub(crate) durable_views: BTreeMap<GroupId, (View, View)>,
+    /// Whether the machine may have lost what was not synced before this start.
+    pub(crate) power_lost: bool,
+    pub(crate) links: Links,
+    pub(crate) answers: Vec<Answer>,
+    pub(crate) notices: Vec<Notice>,
+    /// Groups whose journal has something to write at the end of the turn.
+    pub(crate) unsubmitted: BTreeSet<GroupId>,
+    /// Groups whose status may have changed since the last heartbeat.
+    pub(crate) active: BTreeSet<GroupId>,
+    /// Whether the statuses of active groups should go out at the end of this turn.
+    pub(crate) urgent: bool,
+    /// Groups that have a timer running.
+    pub(crate) timed: BTreeSet<GroupId>,
+    /// `replicated` groups with something written and not synced.
+    pub(crate) unsynced: BTreeSet<GroupId>,
+    pub(crate) observations: Vec<Observation>,
+    pub(crate) halted: bool,
+    /// Whether the view store has been told that the stop is a clean one.
+    pub(crate) marked_clean: bool,
+}
+
+impl Core {
+    /// A stream of randomness of a group's own.
+    pub(crate) fn fork(&mut self, entity: u64) -> Prng {
+        Prng::new(self.prng.next_u64(), base::Domain::Replica, entity)
+    }
+
+    pub(crate) fn observe(&mut self, observation: impl FnOnce() -> Observation) {
+        if self.config.observe {
+            self.observations.push(observation());
+        }
+    }
+
+    pub(crate) fn log(&mut self, level: Level, line: alloc::string::String) {
+        self.out.push(Effect::Log { level, line });
+    }
+
+    /// The node cannot go on; nothing it does from here on counts.
+    pub(crate) fn halt(&mut self, fatal: Fatal, line: alloc::string::String) {
+        self.log(Level::Error, line);
+        if !self.halted {
+            self.halted = true;
+            self.out.push(Effect::Halt { fatal });
+        }
+    }
+
+    /// Passes an ask on to another node; false if there is no way.
+    pub(crate) fn pass_on(&mut self, to: ReplicaIndex, ask: &Ask) -> bool {
+        if !self.links.is_up(to) {
+            return false;
+        }
+        let frame = ask.forward(self.config.cluster, self.config.replica);
+        self.links.send(to, frame, &mut self.out)
+    }
+}

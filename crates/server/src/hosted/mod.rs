@@ -1,0 +1,579 @@
+//! A group that this shard hosts: its journal, its consensus and its state machine, and the
+//! effects that pass between them.
+//!
+//! ```text
+//!   recovering ─▶ founding (its view becomes durable) ─▶ running ─▶ removing
+//! ```
+
+mod poll;
+mod propose;
+mod recover;
+
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+
+use base::{Bytes, GroupId, Op, Timestamp, View};
+use consensus::{Effect, Group};
+use metadata::{Durability, PartitionInfo};
+use partition::PartitionState;
+use platform::{DiskDone, Fatal, Level};
+use storage::{Journal, JournalConfig, JournalEvent, ReadOps};
+use wire::{
+    Command, ErrorCode, HEADER_SIZE,
+    replica::{Envelope, GroupStatus, Message, PrepareHeader, envelope_repair},
+};
+
+pub(crate) use self::propose::choose_partition;
+use self::{poll::Polling, recover::Recovery};
+use crate::{
+    Observation, Role,
+    ask::Ask,
+    core::{Core, Notice},
+};
+
+/// Who waits for an op to commit.
+#[derive(Debug)]
+enum Waiter {
+    /// A client asked for it.
+    Client(Ask),
+    /// A poll whose auto-commit it is: the finished reply.
+    Poll(Ask, Vec<Bytes>),
+}
+
+/// What a read of the journal is for.
+enum Read {
+    /// Repair for a peer.
+    Serve { to: base::ReplicaIndex, view: View },
+    /// A client's poll.
+    Poll(Box<Polling>),
+}
+
+enum State {
+    Recovering(Recovery),
+    /// Recovered; waits for its view to be durable before it speaks.
+    Founding(Recovery),
+    Running(Box<Group>),
+    Removing,
+}
+
+/// A group on this shard.
+pub(crate) struct Hosted {
+    id: GroupId,
+    journal: Journal,
+    state: State,
+    /// The state machine of a partition; the metadata state machine belongs to the shard.
+    partition: Option<Box<PartitionState>>,
+    persisted: bool,
+    waiters: BTreeMap<Op, Waiter>,
+    reads: BTreeMap<u64, Read>,
+    reads_made: u64,
+    /// Appended and not applied, in order.
+    pending: VecDeque<Bytes>,
+    /// Of the newest prepare: timestamps never step back along the log.
+    timestamp: Timestamp,
+}
+
+impl Hosted {
+    /// Opens the journal of a group; recovery begins.
+    pub(crate) fn open(id: GroupId, info: Option<&PartitionInfo>, core: &mut Core) -> Self {
+        let persisted = info.is_none_or(|info| {
+            info.options.durability == Durability::Persisted || info.options.enforce_fsync
+        });
+        let segment_size = info.map_or(core.config.limits.metadata_segment_size, |info| {
+            info.options.segment_size
+        });
+        let journal = Journal::open(
+            journal_config(id, segment_size, persisted, core),
+            &mut core.out,
+        );
+        let limits = partition::Limits {
+            producers_max: core.config.limits.producers_max,
+            consumers_max: core.config.limits.consumers_max,
+        };
+        let partition = info.map(|info| Box::new(PartitionState::new(id, info.ids, limits)));
+        Self {
+            id,
+            journal,
+            state: State::Recovering(Recovery::new(info.map_or(View(0), |info| info.view))),
+            partition,
+            persisted,
+            waiters: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            reads_made: 0,
+            pending: VecDeque::new(),
+            timestamp: Timestamp(0),
+        }
+    }
+
+    /// Removes the files of a group that no longer exists.
+    pub(crate) fn remove_leftover(id: GroupId, core: &mut Core) -> Self {
+        let segment_size = core.config.limits.segment_size;
+        let config = journal_config(id, segment_size, false, core);
+        Self {
+            id,
+            journal: Journal::remove_leftover(config, &mut core.out),
+            state: State::Removing,
+            partition: None,
+            persisted: false,
+            waiters: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            reads_made: 0,
+            pending: VecDeque::new(),
+            timestamp: Timestamp(0),
+        }
+    }
+
+    /// The group, once it runs.
+    pub(crate) fn group(&self) -> Option<&Group> {
+        match &self.state {
+            State::Running(group) => Some(group),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_serving(&self) -> bool {
+        self.group().is_some_and(Group::is_serving)
+    }
+
+    pub(crate) fn partition(&self) -> Option<&PartitionState> {
+        self.partition.as_deref()
+    }
+
+    pub(crate) fn segments(&self) -> usize {
+        self.journal.segments()
+    }
+
+    /// Whether everything is as durable as it will get.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let running = matches!(self.state, State::Running(_));
+        !running || self.journal.is_quiet() && self.journal.synced_op() == self.journal.written_op()
+    }
+
+    /// Lets the group speak, if it runs: `act` adds to the effects, which are then carried out.
+    fn drive(&mut self, core: &mut Core, act: impl FnOnce(&mut Group, &mut Vec<Effect>)) {
+        let State::Running(group) = &mut self.state else {
+            return;
+        };
+        let mut effects = Vec::new();
+        act(group, &mut effects);
+        core.active.insert(self.id);
+        if group.deadline().is_some() {
+            core.timed.insert(self.id);
+        } else {
+            core.timed.remove(&self.id);
+        }
+        self.carry_out(effects, core);
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>, core: &mut Core) {
+        for effect in effects {
+            match effect {
+                Effect::Send { to, frame } => {
+                    core.links.send(to, frame, &mut core.out);
+                }
+                Effect::Append { prepare } => self.append(prepare, core),
+                Effect::TruncateAfter { op } => {
+                    self.journal
+                        .truncate_after(op, &mut core.files, &mut core.out);
+                    core.observe(|| Observation::Truncated { group: self.id, op });
+                    self.on_cut(op);
+                }
+                Effect::PersistView { view, log_view } => core.views.put(self.id, view, log_view),
+                Effect::Commit { prepare } => self.commit(prepare, core),
+                Effect::ServePrepares {
+                    to,
+                    view,
+                    from,
+                    until,
+                } => {
+                    let range = ReadOps {
+                        from,
+                        to: until,
+                        bytes_max: 4 << 20,
+                    };
+                    self.read(
+                        Read::Serve { to, view },
+                        core,
+                        |journal, id, core, events| {
+                            journal.read(id, range, &mut core.files, &mut core.out, events);
+                        },
+                    );
+                }
+                Effect::RoleChanged => self.on_role(core),
+                Effect::LossPossible => {
+                    let view = self.group().map_or(View(0), Group::view);
+                    core.observe(|| Observation::LossPossible {
+                        group: self.id,
+                        view,
+                    });
+                    let id = self.id;
+                    let line = alloc::format!(
+                        "group {id} view {view}: no quorum of trusted logs; what was \
+                         acknowledged before the power loss may be gone"
+                    );
+                    core.log(Level::Error, line);
+                }
+            }
+        }
+    }
+
+    /// A prepare enters this replica's log.
+    fn append(&mut self, prepare: Bytes, core: &mut Core) {
+        let header = PrepareHeader::decode(&prepare).expect("consensus appends prepares");
+        self.timestamp = self.timestamp.max(header.timestamp);
+        if let Some(partition) = &mut self.partition {
+            let body = &prepare[HEADER_SIZE..];
+            if let Err(divergence) = partition.verify(&header, body) {
+                let line = alloc::format!("group {} op {}: {divergence:?}", self.id, header.op);
+                return core.halt(Fatal::Damage, line);
+            }
+            partition.on_append(&header, body);
+        }
+        self.pending.push_back(prepare.clone());
+        self.journal.append(prepare);
+        core.unsubmitted.insert(self.id);
+    }
+
+    /// The journal has been cut after `op`.
+    fn on_cut(&mut self, op: Op) {
+        let header = |frame: &Bytes| PrepareHeader::decode(frame).expect("pending prepares");
+        while self
+            .pending
+            .back()
+            .is_some_and(|frame| header(frame).op > op)
+        {
+            self.pending.pop_back();
+        }
+        if let Some(partition) = &mut self.partition {
+            let pending = self.pending.iter();
+            partition.reset_appended(pending.map(|frame| (header(frame), &frame[HEADER_SIZE..])));
+        }
+    }
+
+    /// A prepare is committed: apply it, tell who waits.
+    fn commit(&mut self, prepare: Bytes, core: &mut Core) {
+        let header = PrepareHeader::decode(&prepare).expect("consensus commits prepares");
+        let waiter = self.waiters.remove(&header.op);
+        self.pending.pop_front();
+        let Some(partition) = &mut self.partition else {
+            let asker = match waiter {
+                Some(Waiter::Client(ask)) => Some(ask),
+                _ => None,
+            };
+            core.urgent = true;
+            return core
+                .notices
+                .push(Notice::MetadataCommitted { prepare, asker });
+        };
+        let reply = partition.apply(&header, &prepare[HEADER_SIZE..]);
+        let group = self.id;
+        core.observe(|| Observation::Committed {
+            group,
+            prepare,
+            digest: 0,
+        });
+        match waiter {
+            Some(Waiter::Client(ask)) => {
+                if reply.result.is_ok() {
+                    let (client, request, op) = (header.client, header.request, header.op);
+                    core.observe(|| Observation::Acknowledged {
+                        group,
+                        client,
+                        request,
+                        op,
+                    });
+                }
+                core.answers.push(propose::frame_reply(&ask, &reply));
+            }
+            Some(Waiter::Poll(ask, pieces)) => core.answers.push(ask.answer(pieces)),
+            None => {}
+        }
+    }
+
+    /// View, role or status have changed: whoever waits for what this replica prepared as a
+    /// primary no longer can.
+    fn on_role(&mut self, core: &mut Core) {
+        let State::Running(group) = &self.state else {
+            return;
+        };
+        let role = match (group.is_normal(), group.is_primary()) {
+            (false, _) => Role::ViewChange,
+            (true, true) => Role::Primary,
+            (true, false) => Role::Backup,
+        };
+        let (id, view, log_view) = (self.id, group.view(), group.log_view());
+        core.observe(|| Observation::View {
+            group: id,
+            view,
+            log_view,
+            role,
+        });
+        if role != Role::Primary {
+            for (_, waiter) in ::core::mem::take(&mut self.waiters) {
+                let (Waiter::Client(ask) | Waiter::Poll(ask, _)) = waiter;
+                core.answers
+                    .push(ask.refuse(ErrorCode::TRANSIENT_NOT_COMMITTED));
+            }
+        }
+        if id == GroupId::METADATA {
+            core.notices.push(Notice::MetadataRole);
+        }
+        if role != Role::ViewChange {
+            core.notices.push(Notice::Settled(id));
+        }
+        core.urgent = true;
+    }
+
+    /// A frame of this group from a peer; verified.
+    pub(crate) fn on_frame(
+        &mut self,
+        from: base::ReplicaIndex,
+        envelope: &Envelope,
+        frame: Bytes,
+        core: &mut Core,
+    ) {
+        let now = core.now.monotonic;
+        if envelope.command == Command::Prepare {
+            if let Ok(header) = PrepareHeader::decode(&frame) {
+                self.drive(core, |group, out| {
+                    group.on_prepare(now, from, &header, frame, out)
+                });
+            }
+            return;
+        }
+        let Ok((envelope, message)) = Message::decode(&frame) else {
+            return;
+        };
+        if let Message::RepairPrepare { .. } = message {
+            let prepare = frame.slice(HEADER_SIZE, frame.len());
+            let Ok(header) = PrepareHeader::decode(&prepare) else {
+                return;
+            };
+            if header.group != self.id {
+                return;
+            }
+            let view = envelope.view;
+            let kept = compact(prepare);
+            return self.drive(core, |group, out| {
+                group.on_repair(now, view, &header, kept, out)
+            });
+        }
+        self.drive(core, |group, out| {
+            group.on_message(now, &envelope, message, out)
+        });
+    }
+
+    pub(crate) fn on_status(
+        &mut self,
+        from: base::ReplicaIndex,
+        status: &GroupStatus,
+        core: &mut Core,
+    ) {
+        let now = core.now.monotonic;
+        let behind = self.group().is_some_and(|group| status.op < group.op());
+        self.drive(core, |group, out| group.on_status(now, from, status, out));
+        if behind {
+            core.urgent = true;
+        }
+    }
+
+    /// A peer is taken for dead.
+    pub(crate) fn on_silent(&mut self, peer: base::ReplicaIndex, core: &mut Core) {
+        let now = core.now.monotonic;
+        let quorum = core.config.nodes.len() / 2 + 1;
+        let alone = core.links.reachable() < quorum;
+        self.drive(core, |group, out| {
+            if group.primary() == peer {
+                group.suspect(now, out);
+            } else if alone {
+                group.abdicate(now, out);
+            }
+        });
+    }
+
+    pub(crate) fn on_view_durable(&mut self, view: View, log_view: View, core: &mut Core) {
+        if matches!(self.state, State::Founding(_)) {
+            return self.found(core);
+        }
+        let now = core.now.monotonic;
+        self.drive(core, |group, out| {
+            group.on_view_durable(now, view, log_view, out)
+        });
+    }
+
+    pub(crate) fn on_timers(&mut self, core: &mut Core) {
+        let now = core.now.monotonic;
+        self.drive(core, |group, out| group.on_timers(now, out));
+    }
+
+    pub(crate) fn deadline(&self) -> Option<base::Instant> {
+        self.group().and_then(Group::deadline)
+    }
+
+    /// Where this replica stands, if there is news since the last call.
+    pub(crate) fn take_status(&mut self) -> Option<GroupStatus> {
+        let State::Running(group) = &mut self.state else {
+            return None;
+        };
+        if group.take_status_changed() {
+            group.status()
+        } else {
+            None
+        }
+    }
+
+    /// Where this replica stands.
+    pub(crate) fn status(&self) -> Option<GroupStatus> {
+        self.group().and_then(Group::status)
+    }
+
+    pub(crate) fn submit(&mut self, core: &mut Core) {
+        self.journal.submit(&mut core.files, &mut core.out);
+    }
+
+    pub(crate) fn sync(&mut self, core: &mut Core) {
+        self.journal.sync(&mut core.out);
+    }
+
+    /// The group has been deleted.
+    pub(crate) fn remove(&mut self, core: &mut Core) {
+        for (_, waiter) in ::core::mem::take(&mut self.waiters) {
+            let (Waiter::Client(ask) | Waiter::Poll(ask, _)) = waiter;
+            core.answers
+                .push(ask.refuse(ErrorCode::PARTITION_NOT_FOUND));
+        }
+        for (_, read) in ::core::mem::take(&mut self.reads) {
+            if let Read::Poll(polling) = read {
+                core.answers
+                    .push(polling.ask.refuse(ErrorCode::PARTITION_NOT_FOUND));
+            }
+        }
+        self.state = State::Removing;
+        self.partition = None;
+        self.journal.remove(&mut core.out);
+    }
+
+    pub(crate) fn is_removing(&self) -> bool {
+        matches!(self.state, State::Removing)
+    }
+
+    pub(crate) fn on_disk(&mut self, done: DiskDone, core: &mut Core) {
+        let mut events = Vec::new();
+        self.journal
+            .on_disk(done, &mut core.files, &mut core.out, &mut events);
+        self.on_journal(events, core);
+    }
+
+    fn read(
+        &mut self,
+        read: Read,
+        core: &mut Core,
+        start: impl FnOnce(&mut Journal, u64, &mut Core, &mut Vec<JournalEvent>),
+    ) {
+        self.reads_made += 1;
+        let id = self.reads_made;
+        self.reads.insert(id, read);
+        let mut events = Vec::new();
+        start(&mut self.journal, id, core, &mut events);
+        self.on_journal(events, core);
+    }
+
+    fn on_journal(&mut self, events: Vec<JournalEvent>, core: &mut Core) {
+        let now = core.now.monotonic;
+        for event in events {
+            match event {
+                JournalEvent::Record { prepare } => self.on_record(prepare, core),
+                JournalEvent::Recovered { head, cut_bytes } => {
+                    self.on_recovered(head, cut_bytes, core);
+                }
+                JournalEvent::Written { op } => {
+                    if !self.persisted {
+                        core.unsynced.insert(self.id);
+                        self.drive(core, |group, out| group.on_durable(op, out));
+                    }
+                }
+                JournalEvent::Synced { op } => {
+                    if self.persisted {
+                        self.drive(core, |group, out| group.on_durable(op, out));
+                    }
+                }
+                JournalEvent::Truncated { op } => {
+                    self.drive(core, |group, out| group.on_truncated(now, op, out));
+                }
+                JournalEvent::Read { id, prepares } => self.on_read(id, prepares, core),
+                JournalEvent::Removed => core.notices.push(Notice::Removed(self.id)),
+                JournalEvent::Failed(error) => {
+                    let line = alloc::format!("journal of group {}: {error:?}", self.id);
+                    core.halt(Fatal::Disk, line);
+                }
+                JournalEvent::Damaged(damage) => self.on_damage(&damage, core),
+            }
+        }
+    }
+
+    fn on_damage(&mut self, damage: &storage::Damage, core: &mut Core) {
+        let line = alloc::format!("journal of group {}: {damage:?}", self.id);
+        match damage.read.and_then(|id| self.reads.remove(&id)) {
+            Some(Read::Poll(polling)) => {
+                core.log(Level::Error, line);
+                core.answers
+                    .push(polling.ask.refuse(ErrorCode::CANNOT_READ_MESSAGE));
+            }
+            Some(Read::Serve { .. }) => core.log(Level::Error, line),
+            None if damage.read.is_some() => {}
+            None => core.halt(Fatal::Damage, line),
+        }
+    }
+
+    fn on_read(&mut self, id: u64, prepares: Vec<Bytes>, core: &mut Core) {
+        match self.reads.remove(&id) {
+            Some(Read::Serve { to, view }) => {
+                if !self.group().is_some_and(|group| group.vouches(view)) {
+                    return;
+                }
+                for prepare in prepares {
+                    let (cluster, replica) = (core.config.cluster, core.config.replica);
+                    let head = envelope_repair(cluster, view, replica, self.id, &prepare);
+                    let pieces = alloc::vec![head, prepare];
+                    if !core.links.send_pieces(to, pieces, &mut core.out) {
+                        break;
+                    }
+                }
+            }
+            Some(Read::Poll(polling)) => self.continue_poll(polling, &prepares, core),
+            None => {}
+        }
+    }
+}
+
+/// A small record in a large buffer is copied, so that keeping it does not keep the buffer.
+fn compact(prepare: Bytes) -> Bytes {
+    if prepare.len() < prepare.footprint() / 4 {
+        Bytes::copy_of(&prepare)
+    } else {
+        prepare
+    }
+}
+
+fn journal_config(id: GroupId, segment_size: u64, persisted: bool, core: &Core) -> JournalConfig {
+    let limits = &core.config.limits;
+    let directory = if id == GroupId::METADATA {
+        "metadata".into()
+    } else {
+        crate::paths::PARTITIONS.join(&alloc::format!("{:016x}", id.0))
+    };
+    JournalConfig {
+        group: id,
+        cluster: core.config.cluster,
+        directory,
+        segment_size,
+        persisted,
+        owner: id.0,
+        read_chunk: limits.read_chunk,
+        index_interval: limits.index_interval,
+        tail_cache: limits.tail_cache,
+    }
+}

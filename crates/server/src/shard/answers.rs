@@ -1,0 +1,185 @@
+//! Tickets: client requests that wait for their answers here, and how answers find them.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use base::{Instant, Op, ReplicaIndex};
+use platform::{ConnectionId, Effect, Letter, Ticket};
+use wire::{ErrorCode, Operation, RequestHeader, header::denial};
+
+use super::Shard;
+use crate::ask::{Answer, Ask};
+
+/// A request that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    pub(super) connection: ConnectionId,
+    pub(super) header: RequestHeader,
+    until: Instant,
+}
+
+/// All requests that wait at this shard.
+#[derive(Debug, Default)]
+pub(super) struct Tickets {
+    waiting: BTreeMap<u64, Waiting>,
+    made: u64,
+}
+
+/// Answers by the metadata op that must be applied here before they are told.
+pub(super) type Held = BTreeMap<Op, Vec<Answer>>;
+
+/// Requests passed to another node, so that they can be given up when its link goes.
+pub(super) type Passed = BTreeMap<Ticket, (ReplicaIndex, RequestHeader)>;
+
+impl Tickets {
+    pub(super) fn issue(
+        &mut self,
+        connection: ConnectionId,
+        header: RequestHeader,
+        until: Instant,
+    ) -> u64 {
+        self.made += 1;
+        self.waiting.insert(
+            self.made,
+            Waiting {
+                connection,
+                header,
+                until,
+            },
+        );
+        self.made
+    }
+
+    fn take(&mut self, number: u64) -> Option<Waiting> {
+        self.waiting.remove(&number)
+    }
+
+    /// Tickets are issued with one patience, so the oldest ends first.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.waiting
+            .first_key_value()
+            .map(|(_, waiting)| waiting.until)
+    }
+}
+
+/// The code for a request whose outcome will not be known: a write may have entered the log, a
+/// read certainly changed nothing.
+const fn outcome_unknown(header: &RequestHeader) -> ErrorCode {
+    match header.operation {
+        Operation::NonReplicated => ErrorCode::TRANSIENT_NOT_ACCEPTED,
+        _ => ErrorCode::TRANSIENT_NOT_COMMITTED,
+    }
+}
+
+impl Shard {
+    /// Takes an answer a step nearer to its ticket.
+    pub(super) fn on_answer(&mut self, answer: Answer) {
+        let (replica, shard) = (self.core.config.replica, self.core.config.shard);
+        let ticket = answer.ticket;
+        if ticket.replica != replica {
+            let frame = answer.forward(self.core.config.cluster, replica);
+            self.core
+                .links
+                .send(ticket.replica, frame, &mut self.core.out);
+            return;
+        }
+        if ticket.shard != shard {
+            let Answer {
+                metadata_op, frame, ..
+            } = answer;
+            let letter = Letter::Reply {
+                ticket,
+                metadata_op,
+                frame,
+            };
+            return self.core.out.push(Effect::Post {
+                to: ticket.shard,
+                letter,
+            });
+        }
+        if answer.metadata_op > self.metadata.op() {
+            self.held
+                .entry(answer.metadata_op)
+                .or_default()
+                .push(answer);
+            return;
+        }
+        self.deliver(answer);
+    }
+
+    /// Answers that waited for the metadata to get here.
+    pub(super) fn release_held(&mut self) {
+        while let Some(entry) = self.held.first_entry() {
+            if *entry.key() > self.metadata.op() {
+                return;
+            }
+            self.core.answers.extend(entry.remove());
+        }
+    }
+
+    /// Tells the client.
+    fn deliver(&mut self, answer: Answer) {
+        let Some(waiting) = self.tickets.take(answer.ticket.number) else {
+            return;
+        };
+        let frame = match waiting.header.operation {
+            Operation::Register => self.finish_login(&waiting, answer.frame),
+            Operation::Logout => self.finish_logout(&waiting, answer.frame),
+            _ => answer.frame,
+        };
+        self.tell(&waiting, frame);
+    }
+
+    fn tell(&mut self, waiting: &Waiting, frame: Vec<base::Bytes>) {
+        let Some(connection) = self.connections.get_mut(waiting.connection) else {
+            return;
+        };
+        connection.busy = None;
+        self.connections
+            .send(waiting.connection, frame, &mut self.core.out);
+        self.serve(waiting.connection);
+    }
+
+    /// An answer from another node, by way of this shard.
+    pub(super) fn on_passed_answer(&mut self, answer: Answer) {
+        self.passed.remove(&answer.ticket);
+        self.core.answers.push(answer);
+    }
+
+    /// Remembers that `to` owes the answer.
+    pub(super) fn note_passed(&mut self, to: ReplicaIndex, ask: &Ask) {
+        if ask.ticket.replica == self.core.config.replica {
+            self.passed.insert(ask.ticket, (to, ask.header));
+        }
+    }
+
+    /// The link to `peer` has gone: what it owes will not come.
+    pub(super) fn on_link_down(&mut self, peer: ReplicaIndex) {
+        let owed = self.passed.iter().filter(|(_, (to, _))| *to == peer);
+        for ticket in owed.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
+            let (_, header) = self.passed.remove(&ticket).expect("listed above");
+            let frame = alloc::vec![denial(&header, outcome_unknown(&header))];
+            self.core.answers.push(Answer {
+                ticket,
+                metadata_op: Op(0),
+                frame,
+            });
+        }
+    }
+
+    pub(super) fn expire_tickets(&mut self) {
+        let now = self.core.now.monotonic;
+        while self.tickets.deadline().is_some_and(|until| until <= now) {
+            let Some((number, waiting)) = self.tickets.waiting.pop_first() else {
+                return;
+            };
+            let (replica, shard) = (self.core.config.replica, self.core.config.shard);
+            self.passed.remove(&Ticket {
+                replica,
+                shard,
+                number,
+            });
+            let frame = alloc::vec![denial(&waiting.header, outcome_unknown(&waiting.header))];
+            self.tell(&waiting, frame);
+        }
+    }
+}

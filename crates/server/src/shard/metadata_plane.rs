@@ -1,0 +1,216 @@
+//! The metadata plane: requests judged and proposed on shard 0 of the primary, commits applied on
+//! every shard, groups built and removed as they say.
+
+use alloc::vec::Vec;
+
+use base::{Bytes, GroupId, View};
+use metadata::{Change, Decision, RequestKey};
+use platform::Letter;
+use wire::{
+    Codec, ErrorCode, EvictionHeader, EvictionReason, HEADER_SIZE, NodeRole, NodeStatus, Plane,
+    Text,
+    header::eviction,
+    replica::PrepareHeader,
+    reply::{ClusterMetadata, NodeRecord, Route},
+};
+
+use super::Shard;
+use crate::{
+    Observation,
+    ask::{Answer, Ask},
+    connections::Bound,
+    hosted::Hosted,
+};
+
+impl Shard {
+    /// Whether this shard hosts the metadata group and its replica is the serving primary.
+    pub(super) fn serves_metadata(&self) -> bool {
+        self.groups
+            .get(&GroupId::METADATA)
+            .is_some_and(Hosted::is_serving)
+    }
+
+    /// A request for the metadata group (shard 0), or one that only its primary can place.
+    pub(super) fn on_metadata_ask(&mut self, ask: Ask) {
+        if !self.serves_metadata() {
+            return self.on_deferred(ask);
+        }
+        match ask.header.operation.plane() {
+            Plane::Partition => self.route(ask),
+            Plane::NonReplicated if self.is_metadata_read(&ask) => self.on_metadata_read(ask),
+            Plane::NonReplicated => self.route(ask),
+            Plane::Session => self.propose_metadata(ask),
+            Plane::Metadata => match self.judge(&ask) {
+                None => self.propose_metadata(ask),
+                Some(answer) => self.core.answers.push(answer),
+            },
+            Plane::Internal => self
+                .core
+                .answers
+                .push(ask.refuse(ErrorCode::INVALID_COMMAND)),
+        }
+    }
+
+    fn propose_metadata(&mut self, ask: Ask) {
+        let hosted = self
+            .groups
+            .get_mut(&GroupId::METADATA)
+            .expect("serving, so hosted");
+        hosted.on_ask(ask, &mut self.core);
+    }
+
+    /// The answer of the client table, unless the request is new.
+    fn judge(&self, ask: &Ask) -> Option<Answer> {
+        let key = RequestKey {
+            client: ask.header.client,
+            session: ask.header.session,
+            request: ask.header.request,
+            request_checksum: ask.header.request_checksum,
+        };
+        let evict = |reason| {
+            let header = EvictionHeader::new(ask.header.client, reason);
+            Some(ask.answer(alloc::vec![eviction(&header)]))
+        };
+        match self.metadata.check_request(&key) {
+            Decision::New => None,
+            Decision::Replay(reply) => Some(ask.reply(reply.op, reply.operation, &reply.body())),
+            Decision::AlreadyApplied => Some(ask.refuse(ErrorCode::REQUEST_ALREADY_APPLIED)),
+            Decision::NoSession => evict(EvictionReason::NoSession),
+            Decision::Fenced => evict(EvictionReason::SessionTooLow),
+            Decision::Mismatch => Some(ask.refuse(ErrorCode::INVALID_COMMAND)),
+        }
+    }
+
+    /// A metadata prepare has committed.
+    pub(super) fn apply_metadata(&mut self, prepare: Bytes, asker: Option<Ask>) {
+        let header = PrepareHeader::decode(&prepare).expect("committed prepares are whole");
+        let applied = self.metadata.apply(&header, &prepare[HEADER_SIZE..]);
+        if self.core.config.shard.0 == 0 && self.core.config.observe {
+            let digest = self.metadata.digest();
+            let group = GroupId::METADATA;
+            self.core.observe(|| Observation::Committed {
+                group,
+                prepare,
+                digest,
+            });
+        }
+        for change in applied.changes {
+            self.on_change(change);
+        }
+        if let Some(ask) = asker {
+            if applied.reply.result.is_ok() {
+                let (client, request, op) = (header.client, header.request, header.op);
+                let group = GroupId::METADATA;
+                self.core.observe(|| Observation::Acknowledged {
+                    group,
+                    client,
+                    request,
+                    op,
+                });
+            }
+            let body = applied.reply.body();
+            let mut answer = ask.reply(header.op, header.operation, &body);
+            answer.metadata_op = header.op;
+            self.core.answers.push(answer);
+        }
+        self.release_held();
+    }
+
+    fn on_change(&mut self, change: Change) {
+        let mine =
+            |group: GroupId| group.shard(self.core.config.shard_count) == self.core.config.shard;
+        match change {
+            Change::PartitionCreated(info) if mine(info.group) => {
+                let hosted = Hosted::open(info.group, Some(&info), &mut self.core);
+                self.groups.insert(info.group, hosted);
+            }
+            Change::PartitionDeleted { group, .. } if mine(group) => {
+                if let Some(hosted) = self.groups.get_mut(&group) {
+                    hosted.remove(&mut self.core);
+                }
+                self.unpark(group);
+            }
+            Change::SessionClosed { client, session } => {
+                for connection in self.connections.iter_mut() {
+                    let over = |bound: &Bound| bound.client == client && bound.session == session;
+                    if connection.bound.as_ref().is_some_and(over) {
+                        connection.bound = None;
+                        connection.attached = None;
+                    }
+                }
+            }
+            Change::PartitionCreated(_)
+            | Change::PartitionDeleted { .. }
+            | Change::SessionOpened { .. } => {}
+        }
+    }
+
+    /// Shard 0: the metadata group has a new view or role.
+    pub(super) fn on_metadata_role(&mut self) {
+        let Some(group) = self.groups.get(&GroupId::METADATA).and_then(Hosted::group) else {
+            return;
+        };
+        let view = group.view();
+        self.post_to_others(|| Letter::MetadataView { view });
+        self.on_metadata_view(view);
+    }
+
+    pub(super) fn on_metadata_view(&mut self, view: View) {
+        self.metadata_view = view;
+        self.sweep();
+    }
+
+    /// Body of the answer to code 12.
+    pub(super) fn cluster_metadata(&self) -> Vec<u8> {
+        let indices = 0..self.core.config.nodes.len();
+        let nodes = indices.map(|index| self.node_record(index)).collect();
+        let name = Text(&self.core.config.cluster_name);
+        ClusterMetadata {
+            name,
+            nodes: wire::Counted(nodes),
+        }
+        .encode()
+    }
+
+    fn node_record(&self, index: usize) -> NodeRecord<'_> {
+        let node = &self.core.config.nodes[index];
+        let replica = base::ReplicaIndex(u8::try_from(index).expect("at most seven nodes"));
+        let own = replica == self.core.config.replica;
+        let count = u8::try_from(self.core.config.nodes.len()).expect("at most seven nodes");
+        let primary = self.metadata_view.primary(count) == replica;
+        NodeRecord {
+            name: Text(&node.name),
+            ip: Text(&node.client_host),
+            tcp: if own && self.client_port != 0 {
+                self.client_port
+            } else {
+                node.client_port
+            },
+            quic: 0,
+            http: 0,
+            websocket: 0,
+            role: if primary {
+                NodeRole::Leader
+            } else {
+                NodeRole::Follower
+            },
+            status: if !own && self.core.links.is_silent(replica) {
+                NodeStatus::Unreachable
+            } else {
+                NodeStatus::Healthy
+            },
+        }
+    }
+
+    /// Body of the answers to codes 103 and 123: this node serves every partition, by passing
+    /// requests on where it must.
+    pub(super) fn routing_reply(&self, bound: &Bound) -> Vec<u8> {
+        let attach = wire::AttachSession {
+            client_id: bound.client.0,
+            session: bound.session,
+            metadata_watermark: self.metadata.op().0,
+        };
+        let node = self.node_record(usize::from(self.core.config.replica.0));
+        Route { attach, node }.encode()
+    }
+}

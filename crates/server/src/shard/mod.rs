@@ -1,0 +1,365 @@
+//! One shard: what happens, to whom it goes, and what is done at the end of each turn.
+
+mod answers;
+mod client;
+mod metadata_plane;
+mod peers;
+mod reads;
+mod routing;
+mod startup;
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+
+use base::{GroupId, Instant, Prng, View};
+use metadata::Metadata;
+use platform::{
+    DiskDone, Effect, Event, Letter, ListenerId, NetworkEvent, Now, Outbox, Outcome, Token,
+};
+
+use self::{
+    answers::{Held, Passed, Tickets},
+    reads::Gather,
+    startup::Phase,
+};
+use crate::{
+    Observation, ShardConfig,
+    ask::Ask,
+    connections::Connections,
+    core::{Core, Notice},
+    hosted::Hosted,
+};
+
+/// Owners of disk requests that are no group's journal.
+const OWNER_VIEWS: u64 = u64::MAX;
+const OWNER_SHARD: u64 = u64::MAX - 1;
+
+/// One shard of a node.
+pub struct Shard {
+    core: Core,
+    phase: Phase,
+    metadata: Metadata,
+    metadata_view: View,
+    groups: BTreeMap<GroupId, Hosted>,
+    connections: Connections,
+    tickets: Tickets,
+    /// Answers that must not overtake a metadata op.
+    held: Held,
+    /// Requests of this node that another node was asked to answer.
+    passed: Passed,
+    /// Requests that wait for their group, with the time at which they give up.
+    parked: VecDeque<(Instant, Ask)>,
+    /// Logins whose password is being verified, by ticket.
+    logins: BTreeMap<u64, Ask>,
+    gathers: BTreeMap<u64, Gather>,
+    gathers_made: u64,
+    /// Letters that came before this shard could take them.
+    early: Vec<Letter>,
+    next_shard: u16,
+    /// Round robin of sends that leave the partition to the server.
+    turn: u32,
+    flush_at: Option<Instant>,
+    client_port: u16,
+}
+
+impl Shard {
+    /// Tells the shard what has happened; what it wants done is appended to `out`.
+    pub fn on_event(&mut self, now: Now, event: Event, out: &mut Outbox) {
+        if self.core.halted {
+            return;
+        }
+        self.enter(now, out);
+        match event {
+            Event::Network(event) => self.on_network(event),
+            Event::Disk(done) => self.on_disk(done),
+            Event::Letter { from, letter } => self.on_letter(from, letter),
+            Event::Computed { token, outcome } => self.on_computed(token, outcome),
+            Event::Stop => self.stop(),
+        }
+        self.settle();
+        self.leave(out);
+    }
+
+    /// Ends a turn, and lets due timers fire: call once after the events of each turn.
+    pub fn on_timers(&mut self, now: Now, out: &mut Outbox) {
+        if self.core.halted {
+            return;
+        }
+        self.enter(now, out);
+        self.fire_timers();
+        self.settle();
+        self.submit();
+        self.settle();
+        self.leave(out);
+    }
+
+    /// When [`Self::on_timers`] must be called at the latest.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        let links = match self.phase {
+            Phase::Serving => self.core.links.deadline(),
+            _ => None,
+        };
+        let groups = self
+            .core
+            .timed
+            .iter()
+            .filter_map(|id| self.groups.get(id)?.deadline());
+        let parked = self.parked.front().map(|(until, _)| *until);
+        let tickets = self.tickets.deadline();
+        groups
+            .chain(links)
+            .chain(parked)
+            .chain(tickets)
+            .chain(self.flush_at)
+            .min()
+    }
+
+    /// What white-box checkers may see since the last call; empty unless asked for.
+    pub fn take_observations(&mut self) -> Vec<Observation> {
+        ::core::mem::take(&mut self.core.observations)
+    }
+
+    fn enter(&mut self, now: Now, out: &mut Outbox) {
+        self.core.now = now;
+        ::core::mem::swap(&mut self.core.out, out);
+    }
+
+    fn leave(&mut self, out: &mut Outbox) {
+        ::core::mem::swap(&mut self.core.out, out);
+    }
+
+    fn on_network(&mut self, event: NetworkEvent) {
+        let now = self.core.now.monotonic;
+        match event {
+            NetworkEvent::Listening { listener, address } => self.on_listening(listener, address),
+            NetworkEvent::Accepted {
+                listener: ListenerId::REPLICA,
+                connection,
+                ..
+            } => {
+                self.core
+                    .links
+                    .on_accepted(now, connection, &mut self.core.out);
+            }
+            NetworkEvent::Accepted { connection, .. } => self.on_accepted(connection),
+            NetworkEvent::Adopted {
+                listener,
+                connection,
+                received,
+                ..
+            } => {
+                if listener == ListenerId::REPLICA {
+                    let mut events = Vec::new();
+                    let links = &mut self.core.links;
+                    links.on_adopted(now, connection, received, &mut self.core.out, &mut events);
+                    self.on_link_events(events);
+                } else {
+                    self.connections.open(connection, &mut self.core.out);
+                }
+            }
+            NetworkEvent::Connected { connection } => {
+                self.core.links.on_connected(connection, &mut self.core.out);
+            }
+            NetworkEvent::Received { connection, buffer } => {
+                if self.core.links.owns(connection) {
+                    let mut events = Vec::new();
+                    let links = &mut self.core.links;
+                    links.on_received(now, connection, buffer, &mut self.core.out, &mut events);
+                    self.on_link_events(events);
+                } else {
+                    self.connections.on_received(connection, buffer);
+                    self.serve(connection);
+                }
+            }
+            NetworkEvent::Sent { connection, size } => {
+                if self.core.links.owns(connection) {
+                    self.core.links.on_sent(connection, size);
+                } else {
+                    self.connections.on_sent(connection, size);
+                    self.serve(connection);
+                }
+            }
+            NetworkEvent::Closed { connection } => {
+                self.core.links.on_closed(now, connection);
+                self.connections.on_closed(connection);
+            }
+        }
+    }
+
+    fn on_disk(&mut self, done: DiskDone) {
+        match done.token.owner {
+            OWNER_VIEWS => self.on_views_disk(done),
+            OWNER_SHARD => self.on_shard_disk(done),
+            id => {
+                let id = GroupId(id);
+                if let Some(hosted) = self.groups.get_mut(&id) {
+                    hosted.on_disk(done, &mut self.core);
+                }
+            }
+        }
+    }
+
+    fn on_letter(&mut self, from: base::ShardIndex, letter: Letter) {
+        if matches!(self.phase, Phase::Views) {
+            return self.early.push(letter);
+        }
+        match letter {
+            Letter::Request {
+                ticket,
+                group,
+                user,
+                frame,
+            } => {
+                let Ok(header) = wire::RequestHeader::decode(&frame) else {
+                    return;
+                };
+                self.to_local_group(Ask {
+                    ticket,
+                    group,
+                    user,
+                    hops: 0,
+                    header,
+                    frame,
+                });
+            }
+            Letter::Reply {
+                ticket,
+                metadata_op,
+                frame,
+            } => {
+                self.core.answers.push(crate::ask::Answer {
+                    ticket,
+                    metadata_op,
+                    frame,
+                });
+            }
+            Letter::MetadataCommitted { prepare } => self.apply_metadata(prepare, None),
+            Letter::MetadataView { view } => self.on_metadata_view(view),
+            Letter::ClientPort(port) => self.client_port = port,
+            Letter::StatsRequest { number, groups } => self.on_stats_request(from, number, &groups),
+            Letter::StatsReply { number, stats } => self.on_stats_reply(from, number, &stats),
+        }
+    }
+
+    fn on_computed(&mut self, token: Token, outcome: Outcome) {
+        let Outcome::PasswordVerified(verified) = outcome;
+        self.on_password_verified(token.request, verified);
+    }
+
+    /// Carries word between the parts until there is none left.
+    fn settle(&mut self) {
+        loop {
+            for down in self.core.links.take_down() {
+                self.on_link_down(down);
+            }
+            let notices = ::core::mem::take(&mut self.core.notices);
+            let answers = ::core::mem::take(&mut self.core.answers);
+            if notices.is_empty() && answers.is_empty() {
+                return;
+            }
+            for notice in notices {
+                self.on_notice(notice);
+            }
+            for answer in answers {
+                self.on_answer(answer);
+            }
+        }
+    }
+
+    fn on_notice(&mut self, notice: Notice) {
+        match notice {
+            Notice::MetadataCommitted { prepare, asker } => {
+                self.post_to_others(|| Letter::MetadataCommitted {
+                    prepare: prepare.clone(),
+                });
+                self.apply_metadata(prepare, asker);
+            }
+            Notice::MetadataRole => self.on_metadata_role(),
+            Notice::Settled(group) => {
+                if group == GroupId::METADATA {
+                    self.on_metadata_recovered();
+                }
+                self.unpark(group);
+            }
+            Notice::Deferred(ask) => self.on_deferred(ask),
+            Notice::Removed(group) => {
+                self.groups.remove(&group);
+                self.core.durable_views.remove(&group);
+                self.core.views.forget(group);
+            }
+        }
+    }
+
+    fn post_to_others(&mut self, letter: impl Fn() -> Letter) {
+        for to in 0..self.core.config.shard_count {
+            let to = base::ShardIndex(to);
+            if to != self.core.config.shard {
+                self.core.out.push(Effect::Post {
+                    to,
+                    letter: letter(),
+                });
+            }
+        }
+    }
+
+    fn fire_timers(&mut self) {
+        let now = self.core.now.monotonic;
+        let due = |hosted: &&mut Hosted| hosted.deadline().is_some_and(|at| at <= now);
+        let timed: Vec<GroupId> = self.core.timed.iter().copied().collect();
+        for id in timed {
+            if let Some(hosted) = self.groups.get_mut(&id).filter(due) {
+                hosted.on_timers(&mut self.core);
+            }
+        }
+        if matches!(self.phase, Phase::Serving) {
+            let mut events = Vec::new();
+            let beat = self
+                .core
+                .links
+                .on_timers(now, &mut self.core.out, &mut events);
+            self.on_link_events(events);
+            if beat {
+                self.send_heartbeats();
+            }
+        }
+        self.expire_parked();
+        self.expire_tickets();
+        if self.flush_at.is_some_and(|at| at <= now) {
+            self.flush_at = None;
+            for id in ::core::mem::take(&mut self.core.unsynced) {
+                if let Some(hosted) = self.groups.get_mut(&id) {
+                    hosted.sync(&mut self.core);
+                }
+            }
+        }
+    }
+
+    /// The end of a turn: one write per journal, one for the views, urgent news to the peers.
+    fn submit(&mut self) {
+        for id in ::core::mem::take(&mut self.core.unsubmitted) {
+            if let Some(hosted) = self.groups.get_mut(&id) {
+                hosted.submit(&mut self.core);
+            }
+        }
+        self.check_trust();
+        self.core.views.submit(&mut self.core.out);
+        if self.core.urgent && matches!(self.phase, Phase::Serving) {
+            self.core.urgent = false;
+            self.send_news();
+        }
+        if !self.core.unsynced.is_empty() && self.flush_at.is_none() {
+            self.flush_at = Some(self.core.now.monotonic + self.core.config.timing.flush);
+        }
+        self.check_stopped();
+    }
+
+    /// Creates a shard; it begins to recover.
+    #[must_use]
+    pub fn new(config: ShardConfig, seed: u64, now: Now, out: &mut Outbox) -> Self {
+        let prng = Prng::new(seed, base::Domain::Replica, u64::from(config.shard.0));
+        startup::begin(config, prng, now, out)
+    }
+}

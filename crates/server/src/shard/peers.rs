@@ -1,0 +1,155 @@
+//! The other nodes' shards of the same number: frames, liveness, and where all groups stand.
+
+use alloc::vec::Vec;
+
+use base::{Bytes, GroupId, ReplicaIndex, View};
+use platform::Level;
+use wire::{
+    Command,
+    replica::{Envelope, GroupStatus, Message},
+};
+
+use super::Shard;
+use crate::{
+    ask::{Answer, Ask},
+    hosted::Hosted,
+    links::LinkEvent,
+};
+
+/// Statuses in one heartbeat frame.
+const STATUSES_MAX: usize = 1024;
+
+impl Shard {
+    pub(super) fn on_link_events(&mut self, events: Vec<LinkEvent>) {
+        for event in events {
+            match event {
+                LinkEvent::Up(peer) => self.on_link_up(peer),
+                LinkEvent::Silent(peer) => self.on_silent(peer),
+                LinkEvent::Frame { from, frame } => self.on_frame(from, frame),
+            }
+        }
+    }
+
+    /// A new link: both sides tell where all their groups stand.
+    fn on_link_up(&mut self, peer: ReplicaIndex) {
+        let line = alloc::format!("replica {peer} is connected");
+        self.core.log(Level::Info, line);
+        let statuses: Vec<GroupStatus> = self.groups.values().filter_map(Hosted::status).collect();
+        self.send_statuses(peer, &statuses);
+    }
+
+    fn on_silent(&mut self, peer: ReplicaIndex) {
+        let line = alloc::format!("replica {peer} is silent");
+        self.core.log(Level::Warn, line);
+        for hosted in self.groups.values_mut() {
+            hosted.on_silent(peer, &mut self.core);
+        }
+    }
+
+    fn on_frame(&mut self, from: ReplicaIndex, frame: Bytes) {
+        let Ok(envelope) = Envelope::decode(&frame) else {
+            return;
+        };
+        match envelope.command {
+            Command::Heartbeat => self.on_heartbeat(from, &frame),
+            Command::Forward => {
+                if let Ok(ask) = Ask::decode_forward(frame) {
+                    self.to_local_or_other(ask);
+                }
+            }
+            Command::ForwardReply => {
+                if let Ok(answer) = Answer::decode_forward(&frame) {
+                    self.on_passed_answer(answer);
+                }
+            }
+            command => {
+                let Some(group) = group_of(command, &frame) else {
+                    return;
+                };
+                if let Some(hosted) = self.groups.get_mut(&group) {
+                    hosted.on_frame(from, &envelope, frame, &mut self.core);
+                }
+            }
+        }
+    }
+
+    /// A request passed on by another node; its group is hosted by this very shard, since all
+    /// nodes place groups alike.
+    fn to_local_or_other(&mut self, ask: Ask) {
+        if ask.group.shard(self.core.config.shard_count) == self.core.config.shard {
+            self.to_local_group(ask);
+        }
+    }
+
+    fn on_heartbeat(&mut self, from: ReplicaIndex, frame: &Bytes) {
+        let Ok((_, Message::Heartbeat { statuses })) = Message::decode(frame) else {
+            return;
+        };
+        for status in &statuses {
+            if let Some(hosted) = self.groups.get_mut(&status.group) {
+                hosted.on_status(from, status, &mut self.core);
+            }
+        }
+    }
+
+    /// The statuses that may have changed since they were last told.
+    fn news(&mut self) -> Vec<GroupStatus> {
+        let active = ::core::mem::take(&mut self.core.active);
+        let mut statuses = Vec::new();
+        for id in active {
+            let Some(hosted) = self.groups.get_mut(&id) else {
+                continue;
+            };
+            if let Some(status) = hosted.take_status() {
+                statuses.push(status);
+                self.core.active.insert(id);
+            }
+        }
+        statuses
+    }
+
+    /// A heartbeat to every peer, with what is new.
+    pub(super) fn send_heartbeats(&mut self) {
+        let statuses = self.news();
+        for peer in self.core.links.up() {
+            self.send_statuses(peer, &statuses);
+        }
+    }
+
+    /// What is new, without waiting for the next heartbeat.
+    pub(super) fn send_news(&mut self) {
+        let statuses = self.news();
+        if !statuses.is_empty() {
+            for peer in self.core.links.up() {
+                self.send_statuses(peer, &statuses);
+            }
+        }
+    }
+
+    fn send_statuses(&mut self, peer: ReplicaIndex, statuses: &[GroupStatus]) {
+        let (cluster, replica) = (self.core.config.cluster, self.core.config.replica);
+        let mut rest = statuses;
+        loop {
+            let (chunk, tail) = rest.split_at(rest.len().min(STATUSES_MAX));
+            let message = Message::Heartbeat {
+                statuses: chunk.to_vec(),
+            };
+            let frame = message.encode(cluster, View(0), replica);
+            self.core.links.send(peer, frame, &mut self.core.out);
+            if tail.is_empty() {
+                return;
+            }
+            rest = tail;
+        }
+    }
+}
+
+/// The group a frame is about.
+fn group_of(command: Command, frame: &[u8]) -> Option<GroupId> {
+    let at = if command == Command::Prepare {
+        160
+    } else {
+        128
+    };
+    Some(GroupId(u64::from_le_bytes(wire::array(frame, at).ok()?)))
+}

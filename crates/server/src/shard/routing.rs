@@ -1,0 +1,207 @@
+//! Where a request goes: to the shard that hosts its group, and if this node's replica of the
+//! group is not the primary, to the node whose replica is.
+
+use base::GroupId;
+use platform::{Effect, Letter};
+use wire::{
+    ErrorCode, Operation, Plane, Request,
+    request::{OffsetTarget, PollMessages, SendTarget, TopicTarget},
+};
+
+use super::Shard;
+use crate::{ask::Ask, hosted::choose_partition};
+
+/// How often a request may be passed between nodes that disagree about the primary.
+const HOPS_MAX: u8 = 3;
+
+impl Shard {
+    /// Finds the group of a request and sends it there. What is not known here is asked of the
+    /// primary of the metadata: only it may say that something does not exist.
+    pub(super) fn route(&mut self, mut ask: Ask) {
+        match ask.header.operation.plane() {
+            Plane::Partition | Plane::NonReplicated => match self.resolve(&ask) {
+                Ok(group) => ask.group = group,
+                Err(code) if self.serves_metadata() => {
+                    return self.core.answers.push(ask.refuse(code));
+                }
+                Err(code) if !is_absence(code) => {
+                    return self.core.answers.push(ask.refuse(code));
+                }
+                Err(_) => ask.group = GroupId::METADATA,
+            },
+            _ => ask.group = GroupId::METADATA,
+        }
+        self.to_group(ask);
+    }
+
+    /// The group that a request about one partition is for.
+    pub(super) fn resolve(&mut self, ask: &Ask) -> Result<GroupId, ErrorCode> {
+        let header = &ask.header;
+        let request = if header.operation == Operation::SendMessages {
+            // The batch is looked at by the partition; only what stands before it matters here.
+            let mut reader = wire::Reader::new(ask.body());
+            let target = reader.read::<wire::Prefixed<SendTarget<'_>>>();
+            return self.resolve_send(&target.map_err(|error| error.code())?.0);
+        } else {
+            Request::decode(header.operation, header.code, ask.body())
+                .map_err(|error| error.code())?
+        };
+        match request {
+            Request::PollMessages(PollMessages {
+                consumer,
+                stream,
+                topic,
+                partition,
+                ..
+            })
+            | Request::PollOnPrimary(PollMessages {
+                consumer,
+                stream,
+                topic,
+                partition,
+                ..
+            }) => self.resolve_offset(&OffsetTarget {
+                consumer,
+                stream,
+                topic,
+                partition,
+            }),
+            Request::GetConsumerOffset(target) => self.resolve_offset(&target),
+            Request::StoreConsumerOffset(request) => self.resolve_offset(&request.target),
+            Request::DeleteConsumerOffset(request) => self.resolve_offset(&request.target),
+            _ => Err(ErrorCode::INVALID_COMMAND),
+        }
+    }
+
+    fn resolve_send(&mut self, send: &SendTarget<'_>) -> Result<GroupId, ErrorCode> {
+        let target = TopicTarget {
+            stream: send.stream,
+            topic: send.topic,
+        };
+        let topic = self.metadata.resolve_topic(&target)?;
+        let count = topic.partitions_count;
+        let partition = choose_partition(send.partitioning, count, &mut self.turn)?;
+        Ok(self.metadata.resolve_partition(&target, partition)?.group)
+    }
+
+    fn resolve_offset(&self, offset: &OffsetTarget<'_>) -> Result<GroupId, ErrorCode> {
+        let target = TopicTarget {
+            stream: offset.stream,
+            topic: offset.topic,
+        };
+        let partition = offset.partition.0.unwrap_or(0);
+        Ok(self.metadata.resolve_partition(&target, partition)?.group)
+    }
+
+    /// Sends a request to the shard that hosts its group.
+    pub(super) fn to_group(&mut self, ask: Ask) {
+        let to = ask.group.shard(self.core.config.shard_count);
+        if to == self.core.config.shard {
+            return self.to_local_group(ask);
+        }
+        let Ask {
+            ticket,
+            group,
+            user,
+            frame,
+            ..
+        } = ask;
+        let letter = Letter::Request {
+            ticket,
+            group,
+            user,
+            frame,
+        };
+        self.core.out.push(Effect::Post { to, letter });
+    }
+
+    /// A request for a group that this shard hosts, or will.
+    pub(super) fn to_local_group(&mut self, ask: Ask) {
+        if ask.group == GroupId::METADATA {
+            return self.on_metadata_ask(ask);
+        }
+        match self.groups.get_mut(&ask.group) {
+            Some(hosted) if hosted.is_removing() => {
+                self.core
+                    .answers
+                    .push(ask.refuse(ErrorCode::PARTITION_NOT_FOUND));
+            }
+            Some(hosted) => hosted.on_ask(ask, &mut self.core),
+            None => self.park(ask),
+        }
+    }
+
+    /// The group cannot take it now: the primary's node can, or it waits.
+    pub(super) fn on_deferred(&mut self, ask: Ask) {
+        let group = self
+            .groups
+            .get(&ask.group)
+            .and_then(crate::hosted::Hosted::group);
+        let elsewhere = group.filter(|group| group.is_normal() && !group.is_primary());
+        if let Some(primary) = elsewhere.map(consensus::Group::primary)
+            && ask.hops < HOPS_MAX
+            && self.core.pass_on(primary, &ask)
+        {
+            return self.note_passed(primary, &ask);
+        }
+        self.park(ask);
+    }
+
+    /// Lets a request wait for its group; certainly not admitted, if it waits in vain.
+    fn park(&mut self, ask: Ask) {
+        if self.parked.len() >= self.core.config.limits.parked_max {
+            return self
+                .core
+                .answers
+                .push(ask.refuse(ErrorCode::TRANSIENT_NOT_ACCEPTED));
+        }
+        let until = self.core.now.monotonic + self.core.config.timing.park;
+        self.parked.push_back((until, ask));
+    }
+
+    /// A group has changed: what waited for it may go on.
+    pub(super) fn unpark(&mut self, group: GroupId) {
+        let parked = ::core::mem::take(&mut self.parked);
+        for (until, ask) in parked {
+            if ask.group == group {
+                self.retry(until, ask);
+            } else {
+                self.parked.push_back((until, ask));
+            }
+        }
+    }
+
+    /// Tries again, with what is left of the patience.
+    fn retry(&mut self, until: base::Instant, ask: Ask) {
+        let before = self.parked.len();
+        self.to_local_group(ask);
+        if self.parked.len() > before
+            && let Some((patience, _)) = self.parked.back_mut()
+        {
+            *patience = until;
+        }
+    }
+
+    pub(super) fn expire_parked(&mut self) {
+        let now = self.core.now.monotonic;
+        while self.parked.front().is_some_and(|(until, _)| *until <= now) {
+            let (_, ask) = self.parked.pop_front().expect("looked at");
+            self.core
+                .answers
+                .push(ask.refuse(ErrorCode::TRANSIENT_NOT_ACCEPTED));
+        }
+    }
+}
+
+/// Whether a code says that something does not exist.
+const fn is_absence(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::STREAM_ID_NOT_FOUND
+            | ErrorCode::STREAM_NAME_NOT_FOUND
+            | ErrorCode::TOPIC_ID_NOT_FOUND
+            | ErrorCode::TOPIC_NAME_NOT_FOUND
+            | ErrorCode::PARTITION_NOT_FOUND
+            | ErrorCode::NO_PARTITIONS
+    )
+}

@@ -1,0 +1,298 @@
+//! How a shard comes up and goes down.
+//!
+//! ```text
+//!   views ─▶ metadata (shard 0 only) ─▶ serving ─▶ stopping
+//!   read the view store   recover the metadata log   listen, dial     sync all, mark clean
+//! ```
+//!
+//! The other shards serve as soon as their views are read; what partitions there are they learn
+//! from shard 0, commit by commit.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    vec::Vec,
+};
+
+use base::{GroupId, Prng, ShardIndex, View};
+use metadata::Metadata;
+use platform::{
+    Address, DiskDone, DiskRequest, DiskResult, Effect, Fatal, Letter, Level, ListenerId, Now,
+    Outbox, Token,
+};
+use storage::{FileIds, ViewStore, ViewStoreConfig, ViewStoreEvent, ViewsIdentity};
+
+use super::{OWNER_SHARD, OWNER_VIEWS, Shard, answers::Tickets};
+use crate::{
+    ShardConfig, connections::Connections, core::Core, hosted::Hosted, links::Links, paths,
+};
+
+/// How far a shard has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Reading the view store.
+    Views,
+    /// Reading the metadata log.
+    Metadata,
+    /// Serving.
+    Serving,
+    /// Syncing everything.
+    Stopping,
+    /// Done.
+    Stopped,
+}
+
+pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Outbox) -> Shard {
+    assert!(config.shard.0 < config.shard_count);
+    assert!((1..=7).contains(&config.nodes.len()));
+    let replica_count = u8::try_from(config.nodes.len()).expect("at most seven");
+    let views = ViewStore::open(
+        ViewStoreConfig {
+            directory: paths::shard(config.shard),
+            owner: OWNER_VIEWS,
+            identity: ViewsIdentity {
+                cluster: config.cluster,
+                replica: config.replica,
+                replica_count,
+                shard: config.shard,
+                shard_count: config.shard_count,
+            },
+            boot_id: config.boot_id,
+        },
+        out,
+    );
+    let limits = &config.limits;
+    let metadata_limits = metadata::Limits {
+        clients_max: limits.clients_max,
+        segment_size: limits.segment_size,
+        segment_size_min: limits.segment_size_min,
+        replica_salt: u64::from(config.replica.0),
+        ..metadata::Limits::default()
+    };
+    let metadata = Metadata::new(metadata_limits, &config.root.username);
+    let boot = prng.next_u64();
+    let links = Links::new(&config, boot, now.monotonic, prng.clone());
+    let per_shard = limits
+        .connections_max
+        .div_ceil(usize::from(config.shard_count));
+    let connections = Connections::new(
+        limits.frame_size_max,
+        limits.client_queue_bytes_max,
+        per_shard,
+    );
+    let core = Core {
+        files: FileIds(u64::from(config.shard.0) << 48),
+        config,
+        now,
+        out: Vec::new(),
+        prng,
+        views,
+        durable_views: BTreeMap::new(),
+        power_lost: false,
+        links,
+        answers: Vec::new(),
+        notices: Vec::new(),
+        unsubmitted: BTreeSet::new(),
+        active: BTreeSet::new(),
+        urgent: false,
+        timed: BTreeSet::new(),
+        unsynced: BTreeSet::new(),
+        observations: Vec::new(),
+        halted: false,
+        marked_clean: false,
+    };
+    Shard {
+        core,
+        phase: Phase::Views,
+        metadata,
+        metadata_view: View(0),
+        groups: BTreeMap::new(),
+        connections,
+        tickets: Tickets::default(),
+        held: BTreeMap::new(),
+        passed: BTreeMap::new(),
+        parked: VecDeque::new(),
+        logins: BTreeMap::new(),
+        gathers: BTreeMap::new(),
+        gathers_made: 0,
+        early: Vec::new(),
+        next_shard: 0,
+        turn: u32::MAX,
+        flush_at: None,
+        client_port: 0,
+    }
+}
+
+impl Shard {
+    pub(super) fn on_views_disk(&mut self, done: DiskDone) {
+        let mut events = Vec::new();
+        let Core {
+            views, files, out, ..
+        } = &mut self.core;
+        views.on_disk(done, files, out, &mut events);
+        for event in events {
+            match event {
+                ViewStoreEvent::Recovered { groups, power_lost } => {
+                    self.on_views_recovered(groups, power_lost);
+                }
+                ViewStoreEvent::Durable {
+                    group,
+                    view,
+                    log_view,
+                } => {
+                    self.core.durable_views.insert(group, (view, log_view));
+                    if let Some(hosted) = self.groups.get_mut(&group) {
+                        hosted.on_view_durable(view, log_view, &mut self.core);
+                    }
+                }
+                ViewStoreEvent::Clean => {
+                    self.phase = Phase::Stopped;
+                    self.core.out.push(Effect::Stopped);
+                }
+                ViewStoreEvent::IdentityMismatch { found } => {
+                    let line = alloc::format!("the data directory belongs to {found:?}");
+                    self.core.halt(Fatal::Identity, line);
+                }
+                ViewStoreEvent::Damaged { position } => {
+                    let line = alloc::format!("the view store is damaged at byte {position}");
+                    self.core.halt(Fatal::Damage, line);
+                }
+                ViewStoreEvent::Failed(error) => {
+                    let line = alloc::format!("the view store failed: {error:?}");
+                    self.core.halt(Fatal::Disk, line);
+                }
+            }
+        }
+    }
+
+    fn on_views_recovered(&mut self, groups: Vec<(GroupId, View, View)>, power_lost: bool) {
+        let views = groups
+            .into_iter()
+            .map(|(group, view, log_view)| (group, (view, log_view)));
+        self.core.durable_views = views.collect();
+        self.core.power_lost = power_lost;
+        if power_lost && self.core.config.nodes.len() == 1 {
+            let line = "the machine has restarted without a clean stop: replicated topics may \
+                        have lost what was written in the last moments";
+            self.core.log(Level::Warn, line.into());
+        }
+        if self.core.config.shard == ShardIndex(0) {
+            self.phase = Phase::Metadata;
+            let hosted = Hosted::open(GroupId::METADATA, None, &mut self.core);
+            self.groups.insert(GroupId::METADATA, hosted);
+        } else {
+            self.phase = Phase::Serving;
+            self.core.out.push(Effect::Ready);
+        }
+        let own = self.core.config.shard;
+        for letter in ::core::mem::take(&mut self.early) {
+            self.on_letter(own, letter);
+        }
+    }
+
+    /// Shard 0: the metadata log has been read.
+    pub(super) fn on_metadata_recovered(&mut self) {
+        if self.phase != Phase::Metadata {
+            return;
+        }
+        self.phase = Phase::Serving;
+        let (listener, address) = (ListenerId::CLIENT, self.core.config.client_listen);
+        self.core.out.push(Effect::Listen { listener, address });
+        if let Some(address) = self.core.config.replica_listen {
+            self.core.out.push(Effect::Listen {
+                listener: ListenerId::REPLICA,
+                address,
+            });
+        }
+    }
+
+    pub(super) fn on_listening(&mut self, listener: ListenerId, address: Address) {
+        if listener == ListenerId::CLIENT {
+            self.client_port = address.port();
+            let port = address.port();
+            self.post_to_others(|| Letter::ClientPort(port));
+            self.core.out.push(Effect::Ready);
+        }
+    }
+
+    /// Looks for logs of groups that no longer exist: a crash may have left them.
+    pub(super) fn sweep(&mut self) {
+        let token = Token {
+            owner: OWNER_SHARD,
+            request: 0,
+        };
+        let request = DiskRequest::List {
+            path: paths::PARTITIONS.path(),
+        };
+        self.core.out.push(Effect::Disk { token, request });
+    }
+
+    pub(super) fn on_shard_disk(&mut self, done: DiskDone) {
+        let Ok(DiskResult::Names(names)) = done.result else {
+            return;
+        };
+        let ids = names
+            .iter()
+            .filter_map(|name| u64::from_str_radix(name, 16).ok());
+        for id in ids.map(GroupId).collect::<Vec<_>>() {
+            if self.is_gone(id) && !self.groups.contains_key(&id) {
+                let hosted = Hosted::remove_leftover(id, &mut self.core);
+                self.groups.insert(id, hosted);
+            }
+        }
+        let known: Vec<GroupId> = self.core.durable_views.keys().copied().collect();
+        for id in known {
+            if self.is_gone(id) && !self.groups.contains_key(&id) {
+                self.core.views.forget(id);
+                self.core.durable_views.remove(&id);
+            }
+        }
+    }
+
+    /// Whether a group of this shard has certainly been deleted: the op that created it has been
+    /// applied here, and yet there is no such group.
+    fn is_gone(&self, id: GroupId) -> bool {
+        id != GroupId::METADATA
+            && id.shard(self.core.config.shard_count) == self.core.config.shard
+            && id.create_op() <= self.metadata.op()
+            && self.metadata.partition(id).is_none()
+    }
+
+    /// After a power loss: once every log here has caught up with its group, a later crash of
+    /// the process alone need not doubt them again.
+    pub(super) fn check_trust(&mut self) {
+        if !self.core.power_lost || self.phase != Phase::Serving {
+            return;
+        }
+        let trusted = |id: &GroupId| {
+            let group = self.groups.get(id).and_then(Hosted::group);
+            group.is_some_and(consensus::Group::is_trusted)
+        };
+        if self.core.durable_views.keys().all(trusted) {
+            self.core.power_lost = false;
+            self.core.views.trust_logs(&mut self.core.out);
+        }
+    }
+
+    pub(super) fn stop(&mut self) {
+        if matches!(self.phase, Phase::Stopping | Phase::Stopped) {
+            return;
+        }
+        self.phase = Phase::Stopping;
+        self.connections.close_all(&mut self.core.out);
+        self.core.links.stop(&mut self.core.out);
+    }
+
+    pub(super) fn check_stopped(&mut self) {
+        if self.phase != Phase::Stopping {
+            return;
+        }
+        for hosted in self.groups.values_mut() {
+            hosted.sync(&mut self.core);
+        }
+        let rest = self.groups.values().all(Hosted::is_at_rest) && self.core.views.is_quiet();
+        if rest && !self.core.marked_clean {
+            self.core.marked_clean = true;
+            self.core.views.mark_clean(&mut self.core.out);
+        }
+    }
+}
