@@ -65,7 +65,6 @@ const BANS: &[Ban] = &[
     ban("Instant::now", Scope::CoreWithoutDriver, Place::Code, "the `now` of the turn"),
     ban("SystemTime", Scope::CoreWithoutDriver, Place::Code, "the `now` of the turn"),
     ban("thread_rng", Scope::Rust, Place::Code, "base::Prng, from a seed"),
-    ban("RefCell", Scope::CoreWithoutDriver, Place::Code, "state owned once and passed as `&mut`"),
     ban("async fn", Scope::CoreWithoutDriver, Place::Code, "a stage and the event that ends it"),
     ban(".await", Scope::CoreWithoutDriver, Place::Code, "a stage and the event that ends it"),
     ban("thread::sleep", Scope::Tests, Place::Code, "wait for the condition (interop::wait)"),
