@@ -2,6 +2,8 @@
 //! a model under crashes and power losses.
 
 mod disk;
+mod format;
 mod harness;
 mod journal;
+mod model;
 mod views;
