@@ -13,6 +13,7 @@ use crate::{
     log_merge::Candidate,
     quorum::Quorums,
     timeouts::{Timeout, Timeouts},
+    view_change::Begun,
 };
 
 /// Largest group.
@@ -250,7 +251,17 @@ impl Group {
                 headers,
                 ..
             } => {
-                self.on_start_view(now, from, view, op, commit, &headers, out);
+                self.on_start_view(
+                    now,
+                    from,
+                    view,
+                    &Begun {
+                        op,
+                        commit,
+                        headers,
+                    },
+                    out,
+                );
             }
             Message::RequestPrepares {
                 from: first, to, ..

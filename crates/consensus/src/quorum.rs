@@ -76,8 +76,8 @@ mod tests {
             for code in 0..4u32.pow(count) {
                 let mut acked = [Op(0); 5];
                 let acked = &mut acked[..count as usize];
-                for (place, op) in acked.iter_mut().enumerate() {
-                    *op = Op(u64::from(code / 4u32.pow(place as u32) % 4));
+                for (place, op) in (0..count).zip(acked.iter_mut()) {
+                    *op = Op(u64::from(code / 4u32.pow(place) % 4));
                 }
                 let committed = quorums.committed(acked);
                 let holders = |op: Op| acked.iter().filter(|acked| **acked >= op).count();

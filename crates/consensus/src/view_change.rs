@@ -19,6 +19,16 @@ use crate::{
     timeouts::Timeout,
 };
 
+/// The log of a view, as its start_view tells it.
+pub(crate) struct Begun {
+    /// Last op.
+    pub(crate) op: Op,
+    /// What is known to be committed.
+    pub(crate) commit: Op,
+    /// The newest headers, ascending, up to `op`.
+    pub(crate) headers: Vec<PrepareHeader>,
+}
+
 impl Group {
     /// The primary of the view is silent, or says that it does not serve: wish for the next
     /// view.
@@ -246,11 +256,10 @@ impl Group {
         now: Instant,
         from: ReplicaIndex,
         view: View,
-        op: Op,
-        commit: Op,
-        headers: &[PrepareHeader],
+        begun: &Begun,
         out: &mut Vec<Effect>,
     ) {
+        let (op, commit) = (begun.op, begun.commit);
         if view < self.view {
             return self.ignore(Ignore::OlderView);
         }
@@ -270,7 +279,7 @@ impl Group {
             return self.ignore(Ignore::Duplicate);
         }
         if self.install.is_none() {
-            self.begin_install(now, from, op, headers, out);
+            self.begin_install(now, from, op, &begun.headers, out);
         }
     }
 

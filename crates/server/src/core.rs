@@ -52,6 +52,8 @@ pub(crate) struct Core {
     pub(crate) active: BTreeSet<GroupId>,
     /// Whether the statuses of active groups should go out at the end of this turn.
     pub(crate) urgent: bool,
+    /// Groups that a parked request waits for.
+    pub(crate) awaited: BTreeSet<GroupId>,
     /// Groups that have a timer running.
     pub(crate) timed: BTreeSet<GroupId>,
     /// `replicated` groups with something written and not synced.

@@ -258,6 +258,10 @@ impl Hosted {
         let header = PrepareHeader::decode(&prepare).expect("consensus commits prepares");
         let waiter = self.waiters.remove(&header.op);
         self.pending.pop_front();
+        if core.awaited.remove(&self.id) {
+            // There may be room in the pipeline again, or the primary may serve now.
+            core.notices.push(Notice::Settled(self.id));
+        }
         let Some(partition) = &mut self.partition else {
             let asker = match waiter {
                 Some(Waiter::Client(ask)) => Some(ask),

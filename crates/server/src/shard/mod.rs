@@ -216,7 +216,7 @@ impl Shard {
                 let Ok(header) = wire::RequestHeader::decode(&frame) else {
                     return;
                 };
-                self.to_local_group(Ask {
+                self.ask_local_group(Ask {
                     ticket,
                     group,
                     user,

@@ -36,6 +36,9 @@ impl Shard {
         self.core.log(Level::Info, line);
         let statuses: Vec<GroupStatus> = self.groups.values().filter_map(Hosted::status).collect();
         self.send_statuses(peer, &statuses);
+        for group in ::core::mem::take(&mut self.core.awaited) {
+            self.unpark(group);
+        }
     }
 
     fn on_silent(&mut self, peer: ReplicaIndex) {
@@ -54,7 +57,7 @@ impl Shard {
             Command::Heartbeat => self.on_heartbeat(from, &frame),
             Command::Forward => {
                 if let Ok(ask) = Ask::decode_forward(frame) {
-                    self.to_local_or_other(ask);
+                    self.take_forwarded(ask);
                 }
             }
             Command::ForwardReply => {
@@ -75,9 +78,9 @@ impl Shard {
 
     /// A request passed on by another node; its group is hosted by this very shard, since all
     /// nodes place groups alike.
-    fn to_local_or_other(&mut self, ask: Ask) {
+    fn take_forwarded(&mut self, ask: Ask) {
         if ask.group.shard(self.core.config.shard_count) == self.core.config.shard {
-            self.to_local_group(ask);
+            self.ask_local_group(ask);
         }
     }
 

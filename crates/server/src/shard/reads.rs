@@ -47,7 +47,7 @@ impl Shard {
         };
         if body.is_empty() && !self.serves_metadata() {
             ask.group = GroupId::METADATA;
-            return self.to_group(ask);
+            return self.ask_group(ask);
         }
         let mut gather = Gather {
             ask,

@@ -31,7 +31,7 @@ impl Shard {
             },
             _ => ask.group = GroupId::METADATA,
         }
-        self.to_group(ask);
+        self.ask_group(ask);
     }
 
     /// The group that a request about one partition is for.
@@ -94,10 +94,10 @@ impl Shard {
     }
 
     /// Sends a request to the shard that hosts its group.
-    pub(super) fn to_group(&mut self, ask: Ask) {
+    pub(super) fn ask_group(&mut self, ask: Ask) {
         let to = ask.group.shard(self.core.config.shard_count);
         if to == self.core.config.shard {
-            return self.to_local_group(ask);
+            return self.ask_local_group(ask);
         }
         let Ask {
             ticket,
@@ -116,7 +116,7 @@ impl Shard {
     }
 
     /// A request for a group that this shard hosts, or will.
-    pub(super) fn to_local_group(&mut self, ask: Ask) {
+    pub(super) fn ask_local_group(&mut self, ask: Ask) {
         if ask.group == GroupId::METADATA {
             return self.on_metadata_ask(ask);
         }
@@ -156,6 +156,7 @@ impl Shard {
                 .push(ask.refuse(ErrorCode::TRANSIENT_NOT_ACCEPTED));
         }
         let until = self.core.now.monotonic + self.core.config.timing.park;
+        self.core.awaited.insert(ask.group);
         self.parked.push_back((until, ask));
     }
 
@@ -174,7 +175,7 @@ impl Shard {
     /// Tries again, with what is left of the patience.
     fn retry(&mut self, until: base::Instant, ask: Ask) {
         let before = self.parked.len();
-        self.to_local_group(ask);
+        self.ask_local_group(ask);
         if self.parked.len() > before
             && let Some((patience, _)) = self.parked.back_mut()
         {

@@ -94,6 +94,7 @@ pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Out
         unsubmitted: BTreeSet::new(),
         active: BTreeSet::new(),
         urgent: false,
+        awaited: BTreeSet::new(),
         timed: BTreeSet::new(),
         unsynced: BTreeSet::new(),
         observations: Vec::new(),
