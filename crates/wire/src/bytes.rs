@@ -12,7 +12,11 @@ pub struct Cut;
 /// # Errors
 /// [`Cut`] if `bytes` ends before them.
 pub fn array<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], Cut> {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().ok_or(Cut)
+    bytes
+        .get(at..)
+        .and_then(|rest| rest.first_chunk())
+        .copied()
+        .ok_or(Cut)
 }
 
 /// Writes `value` at `at`.

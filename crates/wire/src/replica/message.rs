@@ -201,9 +201,15 @@ impl Message {
                 commit: second,
                 headers: decode_headers(body, group, first)?,
             },
-            Command::RequestPrepares => Self::RequestPrepares { group, from: first, to: second },
+            Command::RequestPrepares => Self::RequestPrepares {
+                group,
+                from: first,
+                to: second,
+            },
             Command::RepairPrepare => Self::RepairPrepare { group },
-            Command::Heartbeat => Self::Heartbeat { statuses: decode_statuses(body)? },
+            Command::Heartbeat => Self::Heartbeat {
+                statuses: decode_statuses(body)?,
+            },
             _ => return Err(Invalid::Command),
         };
         Ok((envelope, message))
@@ -224,7 +230,13 @@ impl Message {
         };
         let mut buffer = Buffer::zeroed(HEADER_SIZE + body_size);
         let frame = buffer.as_mut_slice();
-        Envelope { cluster, view, command: self.command(), replica }.encode(frame);
+        Envelope {
+            cluster,
+            view,
+            command: self.command(),
+            replica,
+        }
+        .encode(frame);
         if let Some(group) = self.group() {
             put(frame, 128, group.0.to_le_bytes());
         }
@@ -234,14 +246,26 @@ impl Message {
                 put(frame, 144, checksum.to_le_bytes());
             }
             Self::StartViewChange { .. } => {}
-            Self::DoViewChange { op, commit, log_view, trusted, headers, .. } => {
+            Self::DoViewChange {
+                op,
+                commit,
+                log_view,
+                trusted,
+                headers,
+                ..
+            } => {
                 put(frame, 136, op.0.to_le_bytes());
                 put(frame, 144, commit.0.to_le_bytes());
                 put(frame, 152, log_view.0.to_le_bytes());
                 put(frame, 156, [u8::from(*trusted)]);
                 encode_headers(headers, frame);
             }
-            Self::StartView { op, commit, headers, .. } => {
+            Self::StartView {
+                op,
+                commit,
+                headers,
+                ..
+            } => {
                 put(frame, 136, op.0.to_le_bytes());
                 put(frame, 144, commit.0.to_le_bytes());
                 encode_headers(headers, frame);
@@ -278,7 +302,13 @@ pub fn envelope_repair(
 ) -> Bytes {
     let mut buffer = Buffer::zeroed(HEADER_SIZE);
     let frame = buffer.as_mut_slice();
-    Envelope { cluster, view, command: Command::RepairPrepare, replica }.encode(frame);
+    Envelope {
+        cluster,
+        view,
+        command: Command::RepairPrepare,
+        replica,
+    }
+    .encode(frame);
     put(frame, 128, group.0.to_le_bytes());
     let size = u32::try_from(HEADER_SIZE + prepare.len()).expect("frames are far below 4 GiB");
     put(frame, super::SIZE, size.to_le_bytes());
@@ -300,9 +330,9 @@ fn decode_headers(body: &[u8], group: GroupId, last: Op) -> Result<Vec<PrepareHe
         super::verify_header(chunk)?;
         headers.push(PrepareHeader::decode(chunk)?);
     }
-    let chained = headers.windows(2).all(|pair| {
-        pair[1].op == pair[0].op.next() && pair[1].parent == pair[0].checksum
-    });
+    let chained = headers
+        .windows(2)
+        .all(|pair| pair[1].op == pair[0].op.next() && pair[1].parent == pair[0].checksum);
     let ends = headers.last().is_none_or(|header| header.op == last);
     if !chained || !ends || headers.iter().any(|header| header.group != group) {
         return Err(Invalid::Field);
@@ -326,5 +356,8 @@ fn decode_statuses(body: &[u8]) -> Result<Vec<GroupStatus>, Invalid> {
     if !rest.is_empty() {
         return Err(Invalid::Size);
     }
-    chunks.iter().map(|chunk| GroupStatus::decode(chunk)).collect()
+    chunks
+        .iter()
+        .map(|chunk| GroupStatus::decode(chunk))
+        .collect()
 }
