@@ -1,0 +1,286 @@
+//! The command line: `cargo sim <command>`.
+
+use std::{
+    fs,
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode,
+    thread,
+};
+
+use clap::{Args, Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::{
+    mutants::{self, MUTANTS},
+    profile::{PROFILES, Profile},
+    report,
+    runner::{Campaign, catch_panics, run_seed},
+    seeds,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  cargo sim run                          100 seeds of the default profile
+  cargo sim run --seeds 2000 --jobs 2    a campaign
+  cargo sim run --seed 7 --profile crash one seed
+  cargo sim replay 7 --profile crash --trace | less
+                                         the same history, one line per event
+  cargo sim-mutants                      would the checkers notice? (builds with planted bugs)
+
+A run is a whole cluster, its clients, disks and network in one thread, with virtual time. The
+seed decides everything: the shape of the cluster, its tiny limits, every delay and every fault.
+Faults end before the run does; the cluster must then converge, answer every client, and still
+have all that it ever acknowledged.
+
+Exit status: 0 all passed, 1 a check failed, 2 wrong usage.";
+
+/// Runs a simulated cluster under faults, over and over, and checks what it promises.
+#[derive(Parser)]
+#[command(name = "sim", after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run many seeds, or one, and check them.
+    Run(RunArgs),
+    /// Run one seed again and print its digest; with --trace, everything that happens in it.
+    Replay(ReplayArgs),
+    /// Plant known bugs one at a time and see which the checkers catch.
+    Mutants(MutantsArgs),
+    /// Run the regression seeds of `seeds/*.json`.
+    Seeds(SeedsArgs),
+    /// List the profiles and what they do to a cluster.
+    Profiles,
+}
+
+#[derive(Args)]
+struct RunArgs {
+    /// How many seeds to run.
+    #[arg(long, default_value_t = 100, conflicts_with = "seed")]
+    seeds: u64,
+    /// Run only this seed.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    start: u64,
+    /// What kind of cluster and faults; `sim profiles` lists them.
+    #[arg(long, default_value = "default", value_parser = find_profile)]
+    profile: &'static Profile,
+    /// Seeds run at a time [default: one per processor]. Results do not depend on it.
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Write totals to this file as one JSON object.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct ReplayArgs {
+    /// The seed.
+    seed: u64,
+    /// The profile that it failed in.
+    #[arg(long, default_value = "default", value_parser = find_profile)]
+    profile: &'static Profile,
+    /// Print one line per event, with decoded frames.
+    #[arg(long)]
+    trace: bool,
+}
+
+#[derive(Args)]
+struct MutantsArgs {
+    /// Plant only the bug with this number; may be repeated.
+    #[arg(long)]
+    only: Vec<u32>,
+    /// Multiply every budget of seeds by this many percent.
+    #[arg(long, default_value_t = 100, value_name = "PERCENT")]
+    budget: u64,
+    /// Seeds run at a time [default: one per processor].
+    #[arg(long)]
+    jobs: Option<usize>,
+}
+
+#[derive(Args)]
+struct SeedsArgs {
+    /// Where the seed files are.
+    #[arg(default_value = "seeds")]
+    directory: PathBuf,
+}
+
+fn find_profile(name: &str) -> Result<&'static Profile, String> {
+    Profile::find(name).ok_or_else(|| {
+        let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();
+        format!("profiles are: {}", names.join(", "))
+    })
+}
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    catch_panics();
+    match cli.command {
+        Command::Run(args) => run(&args),
+        Command::Replay(args) => replay(&args),
+        Command::Mutants(args) => hunt_mutants(&args),
+        Command::Seeds(args) => run_seeds(&args),
+        Command::Profiles => {
+            for profile in &PROFILES {
+                say(&format!("{:<10} {}", profile.name, profile.about));
+            }
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn run(args: &RunArgs) -> ExitCode {
+    let (start, seeds) = args.seed.map_or((args.start, args.seeds), |seed| (seed, 1));
+    let bar = progress(seeds);
+    let profile = args.profile;
+    let jobs = jobs(args.jobs);
+    let campaign = Campaign {
+        start,
+        seeds,
+        jobs,
+        profile,
+        stop_at_failure: false,
+    };
+    let summary = campaign.run(|run| {
+        bar.inc(1);
+        if let Some(failure) = &run.outcome.failure {
+            bar.suspend(|| say(&report::failure(run.seed, profile, failure)));
+        }
+    });
+    bar.finish_and_clear();
+    say(&report::text(&summary));
+    if let Some(path) = &args.json {
+        let text = format!("{:#}\n", report::json(&summary, profile, start));
+        if let Err(error) = fs::write(path, text) {
+            return usage(&format!("cannot write {}: {error}", path.display()));
+        }
+    }
+    verdict(summary.failures.is_empty())
+}
+
+fn replay(args: &ReplayArgs) -> ExitCode {
+    let run = run_seed(args.seed, args.profile, args.trace);
+    if let Some(failure) = &run.outcome.failure {
+        say(&report::failure(args.seed, args.profile, failure));
+    }
+    let statistics = run.outcome.statistics;
+    say(&format!(
+        "{} events in {} virtual seconds, {} committed ops, {} view changes, {} crashes",
+        statistics.events,
+        statistics.virtual_micros / 1_000_000,
+        statistics.committed_ops,
+        statistics.view_changes,
+        statistics.crashes
+    ));
+    say(&format!("digest={:016x}", run.outcome.digest));
+    verdict(run.outcome.failure.is_none())
+}
+
+fn hunt_mutants(args: &MutantsArgs) -> ExitCode {
+    if !mutants::AVAILABLE {
+        return usage("this build has no planted bugs; use `cargo sim-mutants`");
+    }
+    let wanted = |number: u32| args.only.is_empty() || args.only.contains(&number);
+    let chosen: Vec<_> = MUTANTS
+        .into_iter()
+        .filter(|mutant| wanted(mutant.number))
+        .collect();
+    if chosen.is_empty() {
+        return usage("no bug has such a number");
+    }
+    say(mutants::HEAD);
+    let mut killed = 0;
+    for mutant in &chosen {
+        let budget = (mutant.budget * args.budget / 100).max(1);
+        let verdict = mutants::hunt(*mutant, budget, jobs(args.jobs));
+        killed += usize::from(verdict.seeds.is_some());
+        say(&mutants::line(&verdict));
+    }
+    say(&format!("score {killed} of {}", chosen.len()));
+    verdict(killed == chosen.len())
+}
+
+fn run_seeds(args: &SeedsArgs) -> ExitCode {
+    let regressions = match seeds::read(&args.directory) {
+        Ok(regressions) => regressions,
+        Err(error) => return usage(&format!("cannot read seeds: {error}")),
+    };
+    let mut failed = 0;
+    for regression in &regressions {
+        let Some(profile) = Profile::find(&regression.profile) else {
+            return usage(&format!("{}: unknown profile", regression.path.display()));
+        };
+        let run = run_seed(regression.seed, profile, false);
+        if let Some(failure) = &run.outcome.failure {
+            failed += 1;
+            say(&format!(
+                "{} ({}): {}",
+                regression.path.display(),
+                regression.check,
+                regression.sentence
+            ));
+            say(&report::failure(regression.seed, profile, failure));
+        }
+    }
+    say(&format!(
+        "{} passed, {failed} failed",
+        regressions.len() - failed
+    ));
+    verdict(failed == 0)
+}
+
+fn progress(seeds: u64) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left");
+    ProgressBar::new(seeds).with_style(style.expect("a valid template"))
+}
+
+fn jobs(asked: Option<usize>) -> usize {
+    asked.unwrap_or_else(|| thread::available_parallelism().map_or(1, Into::into))
+}
+
+fn verdict(passed: bool) -> ExitCode {
+    if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    }
+}
+
+fn usage(message: &str) -> ExitCode {
+    eprintln!("error: {message}");
+    ExitCode::from(2)
+}
+
+/// Prints a line; a reader that has gone away ends the program quietly.
+pub(crate) fn say(line: &str) {
+    if writeln!(io::stdout().lock(), "{line}").is_err() {
+        std::process::exit(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_unknown_profile_is_answered_with_the_known_ones() {
+        assert!(find_profile("nonsense").is_err_and(|text| text.contains("partition")));
+    }
+}

@@ -1,0 +1,29 @@
+//! The simulator: a cluster under faults in one thread, replayed from a seed.
+//!
+//! ```text
+//!   seed ─▶ shape, schedule ─▶ world ─▶ outcome
+//!                               │ nodes × shards (server), clients (client), disks, network
+//!                               └ checkers: what shards tell, what clients are told
+//! ```
+//!
+//! It runs the same compiled server and client as production and re-implements only what a
+//! kernel and a network do.
+//!
+//! **Invariants:** everything random comes from the seed; nothing in a world reads a clock or
+//! iterates over an unordered collection; no checker knows how the server works.
+
+mod check;
+mod cli;
+mod disk;
+mod mutants;
+mod network;
+mod profile;
+mod report;
+mod runner;
+mod schedule;
+mod seeds;
+mod workload;
+mod world;
+
+pub use cli::main;
+pub use runner::{MemoryProbe, install_memory_probe};

@@ -1,0 +1,798 @@
+//! Connections between processes: two byte streams each, delayed, cut into pieces, stalled by
+//! partitions, reset, or left half-open by a machine that lost power.
+//!
+//! ```text
+//!   send ─▶ queued ─▶ in flight ─(delay, unless cut)─▶ arrived ─▶ receive
+//!            │            └── bounded: Sent is withheld while it is full ──┘
+//! ```
+//!
+//! The network knows hosts by number and nothing of what runs there. It tells what happens as
+//! [`Output`]s: events for a process, and timers that the world hands back at their time.
+//!
+//! **Invariant:** bytes of one direction arrive in order, once, or not at all from some point on.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use base::{Buffer, Bytes, Domain, Prng};
+use platform::{Address, ConnectionId, ListenerId, NetworkEvent};
+
+/// A machine: a node of the cluster or a client.
+pub(crate) type Host = u16;
+
+/// What the kernel of a host answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostState {
+    /// The machine runs; whether a process listens is another matter.
+    Up,
+    /// No power: nothing is answered.
+    Off,
+}
+
+/// Means and bounds of a run's network.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NetworkSpeed {
+    /// Least one-way delay in microseconds.
+    pub(crate) delay_min: u64,
+    /// Mean of what is added to it.
+    pub(crate) delay_mean: u64,
+    /// One delivery of this many comes in pieces; 0 is never.
+    pub(crate) fragment_one_in: u64,
+    /// Bytes on their way or unread in one direction.
+    pub(crate) window: usize,
+}
+
+impl Default for NetworkSpeed {
+    fn default() -> Self {
+        Self {
+            delay_min: 100,
+            delay_mean: 400,
+            fragment_one_in: 8,
+            window: 256 << 10,
+        }
+    }
+}
+
+/// A timer of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NetworkTimer {
+    /// The next bytes towards a side arrive.
+    Arrive { connection: u32, side: u8 },
+    /// A dial is answered, refused or tried again.
+    Dial { connection: u32, attempt: u8 },
+    /// A side learns that the connection is gone.
+    Gone { connection: u32, side: u8 },
+}
+
+/// What comes out of a call.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// Hand the timer back at this time.
+    Timer { at: u64, timer: NetworkTimer },
+    /// Tell a shard of a host.
+    Event {
+        host: Host,
+        shard: u16,
+        event: NetworkEvent,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SideState {
+    /// Dialed and not answered.
+    Dialing,
+    /// The other side of a dial that has not been accepted.
+    Unborn,
+    Open,
+    /// Closed by this side, or told that it is gone.
+    Closed,
+    /// The process died; nobody is there to be told.
+    Dead,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Data(Bytes),
+    Fin,
+}
+
+#[derive(Debug)]
+struct Side {
+    host: Host,
+    shard: u16,
+    id: ConnectionId,
+    state: SideState,
+    receive: Option<Buffer>,
+    arrived: VecDeque<Bytes>,
+    arrived_size: usize,
+    fin_arrived: bool,
+    /// Read here, but the sender could not be told because its direction is cut.
+    unacknowledged: usize,
+    queued: VecDeque<Bytes>,
+    fin_queued: bool,
+    in_flight: VecDeque<(u64, Piece)>,
+    in_flight_size: usize,
+    arrival_last: u64,
+    arrival_scheduled: bool,
+}
+
+impl Side {
+    const fn new(host: Host, shard: u16, id: ConnectionId, state: SideState) -> Self {
+        Self {
+            host,
+            shard,
+            id,
+            state,
+            receive: None,
+            arrived: VecDeque::new(),
+            arrived_size: 0,
+            fin_arrived: false,
+            unacknowledged: 0,
+            queued: VecDeque::new(),
+            fin_queued: false,
+            in_flight: VecDeque::new(),
+            in_flight_size: 0,
+            arrival_last: 0,
+            arrival_scheduled: false,
+        }
+    }
+
+    /// Nothing more is read or written here.
+    fn end(&mut self, state: SideState) {
+        self.state = state;
+        self.receive = None;
+        self.arrived = VecDeque::new();
+        self.arrived_size = 0;
+    }
+}
+
+struct Connection {
+    sides: [Side; 2],
+    address: Address,
+    listener: ListenerId,
+    dial_started: u64,
+}
+
+struct Listening {
+    host: Host,
+    shard: u16,
+    listener: ListenerId,
+}
+
+/// See the module.
+pub(crate) struct Network {
+    connections: BTreeMap<u32, Connection>,
+    connection_next: u32,
+    by_id: BTreeMap<(Host, ConnectionId), (u32, u8)>,
+    listeners: BTreeMap<Address, Listening>,
+    hosts: Vec<HostState>,
+    accepted: Vec<u64>,
+    /// Bit `to` of entry `from`: bytes in that direction stand still.
+    cut: Vec<u64>,
+    speed: NetworkSpeed,
+    prng: Prng,
+    resets: u64,
+}
+
+/// How long a dial is tried, in microseconds.
+const DIAL_TIMEOUT: u64 = 6_000_000;
+
+impl Network {
+    pub(crate) fn new(seed: u64, hosts: usize, speed: NetworkSpeed) -> Self {
+        assert!(hosts <= 64);
+        Self {
+            connections: BTreeMap::new(),
+            connection_next: 0,
+            by_id: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            hosts: vec![HostState::Up; hosts],
+            accepted: vec![0; hosts],
+            cut: vec![0; hosts],
+            speed,
+            prng: Prng::new(seed, Domain::Network, 0),
+            resets: 0,
+        }
+    }
+
+    pub(crate) const fn resets(&self) -> u64 {
+        self.resets
+    }
+
+    pub(crate) fn listen(
+        &mut self,
+        host: Host,
+        shard: u16,
+        listener: ListenerId,
+        address: Address,
+        out: &mut Vec<Output>,
+    ) {
+        self.listeners.insert(
+            address,
+            Listening {
+                host,
+                shard,
+                listener,
+            },
+        );
+        let event = NetworkEvent::Listening { listener, address };
+        out.push(Output::Event { host, shard, event });
+    }
+
+    pub(crate) fn connect(
+        &mut self,
+        now: u64,
+        host: Host,
+        shard: u16,
+        id: ConnectionId,
+        address: Address,
+        out: &mut Vec<Output>,
+    ) {
+        let connection = self.connection_next;
+        self.connection_next += 1;
+        let dialer = Side::new(host, shard, id, SideState::Dialing);
+        let acceptor = Side::new(host, 0, ConnectionId(0), SideState::Unborn);
+        let sides = [dialer, acceptor];
+        let listener = ListenerId::CLIENT;
+        let entry = Connection {
+            sides,
+            address,
+            listener,
+            dial_started: now,
+        };
+        self.connections.insert(connection, entry);
+        let fresh = self.by_id.insert((host, id), (connection, 0)).is_none();
+        assert!(fresh, "{id:?} is used twice");
+        let at = now + self.delay() * 2;
+        out.push(Output::Timer {
+            at,
+            timer: NetworkTimer::Dial {
+                connection,
+                attempt: 0,
+            },
+        });
+    }
+
+    /// Asks for more bytes.
+    ///
+    /// # Panics
+    /// If a buffer is already there: a shard may ask once at a time.
+    pub(crate) fn receive(
+        &mut self,
+        now: u64,
+        host: Host,
+        id: ConnectionId,
+        buffer: Buffer,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(&(connection, side)) = self.by_id.get(&(host, id)) else {
+            return;
+        };
+        assert!(buffer.capacity() > buffer.len(), "a receive needs room");
+        let entry = self.connections.get_mut(&connection).expect("indexed");
+        let side_state = &mut entry.sides[usize::from(side)];
+        if side_state.state != SideState::Open {
+            return;
+        }
+        assert!(side_state.receive.is_none(), "{id:?} asks twice");
+        side_state.receive = Some(buffer);
+        self.deliver(now, connection, side, out);
+    }
+
+    pub(crate) fn send(
+        &mut self,
+        now: u64,
+        host: Host,
+        id: ConnectionId,
+        bytes: Bytes,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(&(connection, side)) = self.by_id.get(&(host, id)) else {
+            return;
+        };
+        let entry = self.connections.get_mut(&connection).expect("indexed");
+        let sender = &mut entry.sides[usize::from(side)];
+        if sender.state != SideState::Open {
+            return;
+        }
+        sender.queued.push_back(bytes);
+        self.pump(now, connection, side, out);
+    }
+
+    pub(crate) fn close(&mut self, now: u64, host: Host, id: ConnectionId, out: &mut Vec<Output>) {
+        let Some((connection, side)) = self.by_id.remove(&(host, id)) else {
+            return;
+        };
+        let entry = self.connections.get_mut(&connection).expect("indexed");
+        let closer = &mut entry.sides[usize::from(side)];
+        let dialing = closer.state == SideState::Dialing;
+        closer.end(SideState::Closed);
+        if dialing {
+            self.connections.remove(&connection);
+            return;
+        }
+        closer.fin_queued = true;
+        self.pump(now, connection, side, out);
+        self.collect(connection);
+    }
+
+    /// Another shard of the host has the connection from now on; the peer's address and the bytes
+    /// it has not read stay with it.
+    pub(crate) fn hand_over(&mut self, host: Host, id: ConnectionId, to: u16) -> Option<Address> {
+        let &(connection, side) = self.by_id.get(&(host, id))?;
+        let entry = self.connections.get_mut(&connection).expect("indexed");
+        let given = &mut entry.sides[usize::from(side)];
+        assert!(
+            given.receive.is_none(),
+            "{id:?} is handed over while it receives"
+        );
+        if given.state != SideState::Open {
+            return None;
+        }
+        given.shard = to;
+        let peer = entry.sides[usize::from(1 - side)].host;
+        Some(address_of(peer, 40_000))
+    }
+
+    pub(crate) fn on_timer(&mut self, now: u64, timer: NetworkTimer, out: &mut Vec<Output>) {
+        match timer {
+            NetworkTimer::Arrive { connection, side } => self.arrive(now, connection, side, out),
+            NetworkTimer::Dial {
+                connection,
+                attempt,
+            } => {
+                self.dial(now, connection, attempt, out);
+            }
+            NetworkTimer::Gone { connection, side } => self.gone(connection, side, out),
+        }
+    }
+
+    fn dial(&mut self, now: u64, connection: u32, attempt: u8, out: &mut Vec<Output>) {
+        let delay = self.delay();
+        let Some(entry) = self.connections.get_mut(&connection) else {
+            return;
+        };
+        if entry.sides[0].state != SideState::Dialing {
+            return;
+        }
+        let from = entry.sides[0].host;
+        let host = host_of(entry.address);
+        let silent = usize::from(host) >= self.hosts.len()
+            || self.hosts[usize::from(host)] == HostState::Off
+            || self.cut[usize::from(from)] >> host & 1 == 1
+            || self.cut[usize::from(host)] >> from & 1 == 1;
+        if silent {
+            if now - entry.dial_started > DIAL_TIMEOUT {
+                self.gone(connection, 0, out);
+                return;
+            }
+            let at = now + (1_000_000 << attempt.min(2)) + delay;
+            let timer = NetworkTimer::Dial {
+                connection,
+                attempt: attempt.saturating_add(1),
+            };
+            out.push(Output::Timer { at, timer });
+            return;
+        }
+        let Some(listening) = self.listeners.get(&entry.address) else {
+            self.gone(connection, 0, out);
+            return;
+        };
+        let accepted = &mut self.accepted[usize::from(listening.host)];
+        *accepted += 1;
+        let id = ConnectionId(*accepted);
+        entry.listener = listening.listener;
+        entry.sides[0].state = SideState::Open;
+        entry.sides[1] = Side::new(listening.host, listening.shard, id, SideState::Open);
+        self.by_id.insert((listening.host, id), (connection, 1));
+        let dialer = &entry.sides[0];
+        let event = NetworkEvent::Connected {
+            connection: dialer.id,
+        };
+        out.push(Output::Event {
+            host: dialer.host,
+            shard: dialer.shard,
+            event,
+        });
+        let (listener, peer) = (listening.listener, address_of(from, 40_000));
+        let event = NetworkEvent::Accepted {
+            listener,
+            connection: id,
+            peer,
+        };
+        out.push(Output::Event {
+            host: listening.host,
+            shard: listening.shard,
+            event,
+        });
+    }
+
+    /// Moves queued bytes of a side into flight, as far as the window allows.
+    fn pump(&mut self, now: u64, connection: u32, side: u8, out: &mut Vec<Output>) {
+        let entry = self.connections.get_mut(&connection).expect("known");
+        let [first, second] = &mut entry.sides;
+        let (sender, receiver) = if side == 0 {
+            (first, second)
+        } else {
+            (second, first)
+        };
+        loop {
+            let used = sender.in_flight_size + receiver.arrived_size + receiver.unacknowledged;
+            let piece = if sender.queued.is_empty() {
+                if !sender.fin_queued {
+                    break;
+                }
+                sender.fin_queued = false;
+                Piece::Fin
+            } else {
+                if used >= self.speed.window {
+                    break;
+                }
+                Piece::Data(sender.queued.pop_front().expect("not empty"))
+            };
+            let mean = std::time::Duration::from_micros(self.speed.delay_mean);
+            let extra = micros(self.prng.exponential(mean));
+            let at = (now + self.speed.delay_min + extra).max(sender.arrival_last);
+            sender.arrival_last = at;
+            if let Piece::Data(bytes) = &piece {
+                let size = bytes.len();
+                sender.in_flight_size += size;
+                if sender.state == SideState::Open {
+                    let event = NetworkEvent::Sent {
+                        connection: sender.id,
+                        size,
+                    };
+                    out.push(Output::Event {
+                        host: sender.host,
+                        shard: sender.shard,
+                        event,
+                    });
+                }
+            }
+            sender.in_flight.push_back((at, piece));
+            if !sender.arrival_scheduled {
+                sender.arrival_scheduled = true;
+                let timer = NetworkTimer::Arrive {
+                    connection,
+                    side: 1 - side,
+                };
+                out.push(Output::Timer { at, timer });
+            }
+        }
+    }
+
+    /// Bytes reach the kernel of `side`.
+    fn arrive(&mut self, now: u64, connection: u32, side: u8, out: &mut Vec<Output>) {
+        let Some(entry) = self.connections.get_mut(&connection) else {
+            return;
+        };
+        let [first, second] = &mut entry.sides;
+        let (receiver, sender) = if side == 0 {
+            (first, second)
+        } else {
+            (second, first)
+        };
+        sender.arrival_scheduled = false;
+        if self.cut[usize::from(sender.host)] >> receiver.host & 1 == 1 {
+            return; // Until the cut heals.
+        }
+        let mut refused = false;
+        while sender.in_flight.front().is_some_and(|&(at, _)| at <= now) {
+            let (_, piece) = sender.in_flight.pop_front().expect("just seen");
+            if receiver.state != SideState::Open {
+                refused = true;
+                if let Piece::Data(bytes) = piece {
+                    // Nobody acknowledges: it still counts against the window.
+                    receiver.unacknowledged += bytes.len();
+                    sender.in_flight_size -= bytes.len();
+                }
+                continue;
+            }
+            match piece {
+                Piece::Data(bytes) => {
+                    sender.in_flight_size -= bytes.len();
+                    receiver.arrived_size += bytes.len();
+                    receiver.arrived.push_back(bytes);
+                }
+                Piece::Fin => receiver.fin_arrived = true,
+            }
+        }
+        if let Some(&(at, _)) = sender.in_flight.front() {
+            sender.arrival_scheduled = true;
+            let timer = NetworkTimer::Arrive { connection, side };
+            out.push(Output::Timer { at, timer });
+        }
+        if refused {
+            let answers = self.hosts[usize::from(receiver.host)] == HostState::Up;
+            if answers && sender.state == SideState::Open {
+                let at = now + self.delay();
+                let timer = NetworkTimer::Gone {
+                    connection,
+                    side: 1 - side,
+                };
+                out.push(Output::Timer { at, timer });
+            }
+            self.collect(connection);
+            return;
+        }
+        self.deliver(now, connection, side, out);
+    }
+
+    /// Fills the buffer that waits at `side`, if there is something for it.
+    fn deliver(&mut self, now: u64, connection: u32, side: u8, out: &mut Vec<Output>) {
+        let entry = self.connections.get_mut(&connection).expect("known");
+        let [first, second] = &mut entry.sides;
+        let (receiver, sender) = if side == 0 {
+            (first, second)
+        } else {
+            (second, first)
+        };
+        if receiver.arrived_size == 0 {
+            if receiver.fin_arrived && receiver.receive.is_some() {
+                self.gone(connection, side, out);
+            }
+            return;
+        }
+        let Some(mut buffer) = receiver.receive.take() else {
+            return;
+        };
+        let most = receiver.arrived_size.min(buffer.capacity() - buffer.len());
+        let one_in = self.speed.fragment_one_in;
+        let in_pieces = one_in > 0 && self.prng.chance(1, one_in);
+        let mut count = if in_pieces {
+            1 + self.prng.index(most)
+        } else {
+            most
+        };
+        receiver.arrived_size -= count;
+        if self.cut[usize::from(receiver.host)] >> sender.host & 1 == 1 {
+            receiver.unacknowledged += count;
+        }
+        while count > 0 {
+            let piece = receiver.arrived.pop_front().expect("counted");
+            let take = count.min(piece.len());
+            buffer.extend(&piece[..take]);
+            count -= take;
+            if take < piece.len() {
+                receiver.arrived.push_front(piece.slice(take, piece.len()));
+            }
+        }
+        let event = NetworkEvent::Received {
+            connection: receiver.id,
+            buffer,
+        };
+        out.push(Output::Event {
+            host: receiver.host,
+            shard: receiver.shard,
+            event,
+        });
+        self.pump(now, connection, 1 - side, out);
+    }
+
+    /// A side learns that the connection is gone.
+    fn gone(&mut self, connection: u32, side: u8, out: &mut Vec<Output>) {
+        let Some(entry) = self.connections.get_mut(&connection) else {
+            return;
+        };
+        let told = &mut entry.sides[usize::from(side)];
+        if !matches!(told.state, SideState::Open | SideState::Dialing) {
+            return;
+        }
+        told.end(SideState::Closed);
+        told.queued.clear();
+        self.by_id.remove(&(told.host, told.id));
+        let event = NetworkEvent::Closed {
+            connection: told.id,
+        };
+        out.push(Output::Event {
+            host: told.host,
+            shard: told.shard,
+            event,
+        });
+        self.collect(connection);
+    }
+
+    /// Forgets a connection that neither side can hear of any more.
+    fn collect(&mut self, connection: u32) {
+        let sides = &self.connections[&connection].sides;
+        let over = |side: &Side| {
+            matches!(
+                side.state,
+                SideState::Closed | SideState::Dead | SideState::Unborn
+            )
+        };
+        let idle = |side: &Side| side.in_flight.is_empty() && side.queued.is_empty();
+        if over(&sides[0]) && over(&sides[1]) && idle(&sides[0]) && idle(&sides[1]) {
+            self.connections.remove(&connection);
+        }
+    }
+
+    /// The process on `host` dies; its kernel closes what it had, with reset where bytes were
+    /// unread.
+    pub(crate) fn crash(&mut self, now: u64, host: Host, out: &mut Vec<Output>) {
+        self.listeners.retain(|_, listening| listening.host != host);
+        for (connection, side) in self.sides_of(host) {
+            let reset = self.prng.chance(1, 2);
+            let delay = self.delay();
+            self.by_id.retain(|_, at| *at != (connection, side));
+            let entry = self.connections.get_mut(&connection).expect("listed");
+            let [first, second] = &mut entry.sides;
+            let (dead, other) = if side == 0 {
+                (first, second)
+            } else {
+                (second, first)
+            };
+            let dialing = dead.state == SideState::Dialing;
+            dead.end(SideState::Dead);
+            dead.queued.clear();
+            if dialing {
+                self.connections.remove(&connection);
+                continue;
+            }
+            if other.state == SideState::Open && reset {
+                dead.in_flight.clear();
+                dead.in_flight_size = 0;
+                let timer = NetworkTimer::Gone {
+                    connection,
+                    side: 1 - side,
+                };
+                out.push(Output::Timer {
+                    at: now + delay,
+                    timer,
+                });
+            } else {
+                dead.fin_queued = true;
+                self.pump(now, connection, side, out);
+            }
+            self.collect(connection);
+        }
+    }
+
+    /// The machine loses power: nothing is said, peers are left half-open.
+    pub(crate) fn power_off(&mut self, host: Host) {
+        self.hosts[usize::from(host)] = HostState::Off;
+        self.listeners.retain(|_, listening| listening.host != host);
+        for (connection, side) in self.sides_of(host) {
+            self.by_id.retain(|_, at| *at != (connection, side));
+            let entry = self.connections.get_mut(&connection).expect("listed");
+            let dead = &mut entry.sides[usize::from(side)];
+            let dialing = dead.state == SideState::Dialing;
+            dead.end(SideState::Dead);
+            dead.queued.clear();
+            let kept = self.prng.index(dead.in_flight.len() + 1);
+            for (_, piece) in dead.in_flight.drain(kept..) {
+                if let Piece::Data(bytes) = piece {
+                    dead.in_flight_size -= bytes.len();
+                }
+            }
+            if dialing {
+                self.connections.remove(&connection);
+            } else {
+                self.collect(connection);
+            }
+        }
+    }
+
+    /// The machine has power again.
+    pub(crate) fn power_on(&mut self, host: Host) {
+        self.hosts[usize::from(host)] = HostState::Up;
+    }
+
+    /// Resets the `pick`-th open connection, anywhere in its streams.
+    pub(crate) fn reset_one(&mut self, now: u64, pick: u64, out: &mut Vec<Output>) {
+        let open = |connection: &Connection| {
+            connection
+                .sides
+                .iter()
+                .all(|side| side.state == SideState::Open)
+        };
+        let open = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| open(connection));
+        let open: Vec<u32> = open.map(|(id, _)| *id).collect();
+        if open.is_empty() {
+            return;
+        }
+        self.resets += 1;
+        let pick = usize::try_from(pick % open.len() as u64).expect("an index");
+        let connection = open[pick];
+        for side in 0..2 {
+            let entry = self.connections.get_mut(&connection).expect("open");
+            let broken = &mut entry.sides[usize::from(side)];
+            broken.in_flight.clear();
+            broken.in_flight_size = 0;
+            broken.queued.clear();
+            let at = now + self.delay();
+            out.push(Output::Timer {
+                at,
+                timer: NetworkTimer::Gone { connection, side },
+            });
+        }
+    }
+
+    /// Stops bytes from the hosts in mask `from` to those in mask `to`.
+    pub(crate) fn cut(&mut self, from: u64, to: u64) {
+        for (host, cut) in self.cut.iter_mut().enumerate() {
+            if from >> host & 1 == 1 {
+                *cut |= to & !(1 << host);
+            }
+        }
+    }
+
+    /// Ends every cut; what stood still moves on.
+    pub(crate) fn heal(&mut self, now: u64, out: &mut Vec<Output>) {
+        if self.cut.iter().all(|&cut| cut == 0) {
+            return;
+        }
+        self.cut.fill(0);
+        let connections: Vec<u32> = self.connections.keys().copied().collect();
+        for connection in connections {
+            for side in 0..2 {
+                let entry = self.connections.get_mut(&connection).expect("listed");
+                let [first, second] = &mut entry.sides;
+                let (sender, receiver) = if side == 0 {
+                    (first, second)
+                } else {
+                    (second, first)
+                };
+                if receiver.state == SideState::Open {
+                    receiver.unacknowledged = 0;
+                }
+                if let (Some(&(at, _)), false) =
+                    (sender.in_flight.front(), sender.arrival_scheduled)
+                {
+                    sender.arrival_scheduled = true;
+                    let at = at.max(now) + self.speed.delay_min + self.prng.below(200_000);
+                    sender.arrival_last = sender.arrival_last.max(at);
+                    let timer = NetworkTimer::Arrive {
+                        connection,
+                        side: 1 - side,
+                    };
+                    out.push(Output::Timer { at, timer });
+                }
+                self.pump(now, connection, side, out);
+            }
+        }
+    }
+
+    fn sides_of(&self, host: Host) -> Vec<(u32, u8)> {
+        let mut found = Vec::new();
+        for (&connection, entry) in &self.connections {
+            for side in 0..2u8 {
+                let candidate = &entry.sides[usize::from(side)];
+                let alive = matches!(candidate.state, SideState::Open | SideState::Dialing);
+                let lingering = candidate.state == SideState::Closed;
+                if candidate.host == host && (alive || lingering) {
+                    found.push((connection, side));
+                }
+            }
+        }
+        found
+    }
+
+    fn delay(&mut self) -> u64 {
+        let mean = std::time::Duration::from_micros(self.speed.delay_mean);
+        self.speed.delay_min + micros(self.prng.exponential(mean))
+    }
+}
+
+/// The address of a port of a host: `10.0.0.(host + 1)`.
+pub(crate) fn address_of(host: Host, port: u16) -> Address {
+    let last = u8::try_from(host + 1).expect("at most 64 hosts");
+    Address::from(([10, 0, 0, last], port))
+}
+
+/// The host of an address made by [`address_of`]; a host that does not exist for any other.
+pub(crate) fn host_of(address: Address) -> Host {
+    match address.ip() {
+        core::net::IpAddr::V4(ip) => Host::from(ip.octets()[3]).wrapping_sub(1),
+        core::net::IpAddr::V6(_) => Host::MAX,
+    }
+}
+
+fn micros(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_micros()).expect("delays are short")
+}
+
+#[cfg(test)]
+#[path = "network_tests.rs"]
+mod tests;

@@ -1,0 +1,316 @@
+//! Profiles: what kind of cluster a seed draws and which faults may happen to it.
+//!
+//! Swarm at the level of fault classes: a profile says how likely each class is, a seed draws
+//! which are on, so that runs differ in kind and not only in luck.
+
+use std::time::Duration;
+
+use base::{Domain, Prng};
+use server::{Limits, Timing};
+
+use crate::{disk::DiskSpeed, network::NetworkSpeed};
+
+/// How likely things are. Shares are in percent of seeds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Profile {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) replicas: (u64, u64),
+    pub(crate) shards: (u64, u64),
+    pub(crate) clients: (u64, u64),
+    /// Stretches in which clients work and faults happen; the rest is idle.
+    pub(crate) busy_stretches: (u64, u64),
+    /// Fault events drawn for each of them.
+    pub(crate) faults_per_stretch: (u64, u64),
+    pub(crate) crashes: u64,
+    pub(crate) power_losses: u64,
+    pub(crate) pauses: u64,
+    pub(crate) partitions: u64,
+    pub(crate) resets: u64,
+    /// Seeds in which every topic is `persisted`, so that all nodes may lose power at once.
+    pub(crate) all_persisted: u64,
+}
+
+const DEFAULT: Profile = Profile {
+    name: "default",
+    about: "3 to 5 replicas; crashes, restarts, power loss, pauses, partitions, resets",
+    replicas: (3, 5),
+    shards: (1, 2),
+    clients: (2, 4),
+    busy_stretches: (9, 12),
+    faults_per_stretch: (0, 3),
+    crashes: 85,
+    power_losses: 60,
+    pauses: 30,
+    partitions: 60,
+    resets: 50,
+    all_persisted: 40,
+};
+
+/// All profiles, the default first.
+pub(crate) const PROFILES: [Profile; 7] = [
+    DEFAULT,
+    Profile {
+        name: "lite",
+        about: "3 replicas, one shard, few faults: a first look",
+        replicas: (3, 3),
+        shards: (1, 1),
+        faults_per_stretch: (0, 1),
+        partitions: 30,
+        resets: 30,
+        ..DEFAULT
+    },
+    Profile {
+        name: "crash",
+        about: "process crashes and power losses, many of them, in the middle of disk requests",
+        shards: (1, 1),
+        faults_per_stretch: (2, 5),
+        crashes: 100,
+        power_losses: 80,
+        pauses: 10,
+        partitions: 20,
+        resets: 20,
+        all_persisted: 60,
+        ..DEFAULT
+    },
+    Profile {
+        name: "partition",
+        about: "cuts of every form, pauses and resets; few crashes",
+        faults_per_stretch: (1, 4),
+        crashes: 25,
+        power_losses: 10,
+        pauses: 60,
+        partitions: 100,
+        resets: 60,
+        ..DEFAULT
+    },
+    Profile {
+        name: "quiet",
+        about: "no faults at all: whatever fails here is plainly wrong",
+        replicas: (1, 5),
+        faults_per_stretch: (0, 0),
+        ..DEFAULT
+    },
+    Profile {
+        name: "solo",
+        about: "one replica: crashes, and power loss where every topic is persisted",
+        replicas: (1, 1),
+        shards: (1, 3),
+        faults_per_stretch: (1, 3),
+        crashes: 100,
+        power_losses: 60,
+        partitions: 20,
+        ..DEFAULT
+    },
+    Profile {
+        name: "smoke",
+        about: "3 replicas, two short busy stretches, few faults: for quick checks",
+        replicas: (3, 3),
+        shards: (1, 1),
+        clients: (2, 2),
+        busy_stretches: (2, 2),
+        faults_per_stretch: (0, 2),
+        ..DEFAULT
+    },
+];
+
+impl Profile {
+    pub(crate) fn find(name: &str) -> Option<&'static Self> {
+        PROFILES.iter().find(|profile| profile.name == name)
+    }
+}
+
+/// Which fault classes a seed has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Classes {
+    pub(crate) crashes: bool,
+    pub(crate) power_losses: bool,
+    pub(crate) pauses: bool,
+    pub(crate) partitions: bool,
+    pub(crate) resets: bool,
+}
+
+/// What topics ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// Every topic is `persisted`.
+    AllPersisted,
+    /// Each topic draws one of the two.
+    Mixed,
+}
+
+/// A stretch of virtual time, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretch {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// Everything a seed decides before the run.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) seed: u64,
+    pub(crate) replicas: u8,
+    pub(crate) shards: u16,
+    pub(crate) clients: u8,
+    pub(crate) limits: Limits,
+    pub(crate) timing: Timing,
+    pub(crate) network: NetworkSpeed,
+    pub(crate) disks: Vec<DiskSpeed>,
+    pub(crate) clock_offsets: Vec<u64>,
+    pub(crate) durability: Durability,
+    pub(crate) classes: Classes,
+    pub(crate) busy: Vec<Stretch>,
+    pub(crate) faults_per_stretch: (u64, u64),
+    /// Mean pause of a client between two calls in a busy stretch, in microseconds.
+    pub(crate) think: u64,
+}
+
+impl Shape {
+    pub(crate) fn draw(seed: u64, profile: &Profile) -> Self {
+        let mut prng = Prng::new(seed, Domain::Shape, 0);
+        let within = |prng: &mut Prng, (low, high): (u64, u64)| prng.between(low, high);
+        let replicas = small(within(&mut prng, profile.replicas));
+        let shards = u16::from(small(within(&mut prng, profile.shards)));
+        let clients = small(within(&mut prng, profile.clients));
+        let mut on = |share: u64| prng.chance(share, 100);
+        let classes = Classes {
+            crashes: on(profile.crashes),
+            power_losses: on(profile.power_losses),
+            pauses: on(profile.pauses),
+            partitions: on(profile.partitions),
+            resets: on(profile.resets),
+        };
+        let all_persisted = on(profile.all_persisted);
+        let durability = if all_persisted {
+            Durability::AllPersisted
+        } else {
+            Durability::Mixed
+        };
+        let stretches = within(&mut prng, profile.busy_stretches);
+        let mut busy = Vec::new();
+        let mut start = 2_000_000;
+        for _ in 0..stretches {
+            let end = start + prng.between(6_000_000, 14_000_000);
+            busy.push(Stretch { start, end });
+            start = end + prng.between(50_000_000, 130_000_000);
+        }
+        let timing = draw_timing(&mut prng);
+        Self {
+            seed,
+            replicas,
+            shards,
+            clients,
+            limits: draw_limits(&mut prng),
+            timing,
+            network: draw_network(&mut prng),
+            disks: (0..replicas).map(|_| draw_disk(&mut prng)).collect(),
+            clock_offsets: (0..replicas).map(|_| prng.below(3_000_000)).collect(),
+            durability,
+            classes,
+            busy,
+            faults_per_stretch: profile.faults_per_stretch,
+            think: prng.between(100_000, 600_000),
+        }
+    }
+
+    /// When the faults and the workload end.
+    pub(crate) fn busy_end(&self) -> u64 {
+        self.busy.last().expect("at least one stretch").end
+    }
+
+    /// How many nodes may lose what `replicated` topics have not synced.
+    pub(crate) const fn exposed_max(&self) -> u8 {
+        (self.replicas - 1) / 2
+    }
+}
+
+fn draw_limits(prng: &mut Prng) -> Limits {
+    Limits {
+        frame_size_max: 1 << 20,
+        connections_max: 64,
+        pipeline_max: usize::from(small(prng.between(4, 16))),
+        client_queue_bytes_max: 1 << 20,
+        replica_queue_bytes_max: 256 << 10,
+        parked_max: 64,
+        segment_size: prng.between(8, 32) * 512,
+        segment_size_min: 512,
+        metadata_segment_size: prng.between(8, 32) * 512,
+        index_interval: 256,
+        read_chunk: 1024 << prng.below(4),
+        tail_cache: 512 << prng.below(5),
+        poll_bytes_max: 64 << 10,
+        repair_max: usize::from(small(prng.between(2, 16))),
+        clients_max: 64,
+        producers_max: 64,
+        consumers_max: 64,
+    }
+}
+
+fn draw_timing(prng: &mut Prng) -> Timing {
+    let heartbeat = 10 * prng.between(45, 75);
+    Timing {
+        heartbeat: Duration::from_millis(heartbeat),
+        suspect: Duration::from_millis(heartbeat * 5),
+        view_change_retry: Duration::from_millis(400),
+        view_change: Duration::from_millis(2_000),
+        repair_retry: Duration::from_millis(200),
+        redial: Duration::from_millis(200),
+        flush: Duration::from_millis(50),
+        park: Duration::from_millis(2_000),
+        request: Duration::from_secs(10),
+    }
+}
+
+fn draw_network(prng: &mut Prng) -> NetworkSpeed {
+    NetworkSpeed {
+        delay_min: prng.between(30, 500),
+        delay_mean: 100 << prng.below(8),
+        fragment_one_in: [0, 4, 8, 32][prng.index(4)],
+        window: 4096 << prng.below(6),
+    }
+}
+
+fn draw_disk(prng: &mut Prng) -> DiskSpeed {
+    let slow = if prng.chance(1, 10) { 20 } else { 1 };
+    DiskSpeed {
+        read: slow * prng.between(20, 300),
+        write: slow * prng.between(10, 200),
+        sync: slow * prng.between(200, 4_000),
+        stall_one_in: [0, 100, 400][prng.index(3)],
+    }
+}
+
+fn small(value: u64) -> u8 {
+    u8::try_from(value).expect("shapes are small")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_draws_one_shape() {
+        let draw = |seed| format!("{:?}", Shape::draw(seed, &PROFILES[0]));
+        assert_eq!(draw(3), draw(3));
+        assert_ne!(draw(3), draw(4));
+    }
+
+    #[test]
+    fn default_runs_are_long_and_idle_most_of_the_time() {
+        let shapes = (0..50).map(|seed| Shape::draw(seed, &PROFILES[0]));
+        let total: u64 = shapes.map(|shape| shape.busy_end()).sum();
+        assert!(total / 50 > 900_000_000, "{}", total / 50);
+    }
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for profile in &PROFILES {
+            assert_eq!(
+                Profile::find(profile.name).map(|found| found.about),
+                Some(profile.about)
+            );
+        }
+        assert!(Profile::find("nonsense").is_none());
+    }
+}

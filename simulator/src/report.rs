@@ -1,0 +1,139 @@
+//! What the command line prints and writes about runs.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::{check::Failure, profile::Profile, runner::Summary};
+
+/// A failure, with everything needed to see it again.
+pub(crate) fn failure(seed: u64, profile: &Profile, failure: &Failure) -> String {
+    let Failure {
+        check,
+        time,
+        message,
+    } = failure;
+    let name = profile.name;
+    format!(
+        "seed {seed} failed\n  profile  {name}\n  check    {check}\n  time     {}.{:06} s (virtual)\n  \
+         message  {message}\n  replay   cargo sim replay {seed} --profile {name}",
+        time / 1_000_000,
+        time % 1_000_000,
+    )
+}
+
+/// The object that `--json` writes.
+pub(crate) fn json(summary: &Summary, profile: &Profile, start: u64) -> Value {
+    let total = &summary.total;
+    let failed: Vec<Value> = summary
+        .failures
+        .iter()
+        .map(|(seed, failure)| {
+            json!({
+                "seed": seed,
+                "check": failure.check,
+                "time_micros": failure.time,
+                "message": failure.message,
+            })
+        })
+        .collect();
+    json!({
+        "profile": profile.name,
+        "first_seed": start,
+        "runs": summary.runs,
+        "failures": summary.failures.len(),
+        "failed": failed,
+        "committed_ops": total.committed_ops,
+        "runs_without_commits": summary.runs_without_commits,
+        "simulated_seconds": seconds(total.virtual_micros),
+        "cpu_seconds": seconds(summary.cpu_micros),
+        "crashes": total.crashes,
+        "restarts": total.restarts,
+        "power_losses": total.power_losses,
+        "pauses": total.pauses,
+        "cuts": total.cuts,
+        "resets": total.resets,
+        "view_changes": total.view_changes,
+        "calls": total.calls,
+        "calls_done": total.calls_done,
+        "calls_unknown": total.calls_unknown,
+        "calls_refused": total.calls_refused,
+        "events": total.events,
+        "peak_memory_bytes": summary.memory_peak,
+        "digest": format!("{:016x}", summary.digest),
+    })
+}
+
+/// The lines after a campaign.
+pub(crate) fn text(summary: &Summary) -> String {
+    let total = &summary.total;
+    let per_cpu_second = |count: u64| {
+        let micros = u128::from(summary.cpu_micros.max(1));
+        u128::from(count) * 1_000_000 / micros
+    };
+    let virtual_seconds = total.virtual_micros / 1_000_000;
+    format!(
+        "{} committed ops, {virtual_seconds} virtual seconds, {} crashes, {} power losses, \
+         {} view changes\n{} runs, {} committed ops, {} virtual seconds per CPU second; \
+         peak {} KiB a run\n{} passed, {} failed",
+        total.committed_ops,
+        total.crashes,
+        total.power_losses,
+        total.view_changes,
+        per_cpu_second(summary.runs),
+        per_cpu_second(total.committed_ops),
+        per_cpu_second(virtual_seconds),
+        summary.memory_peak / 1024,
+        summary.runs - summary.failures.len() as u64,
+        summary.failures.len(),
+    )
+}
+
+/// Seconds for reports.
+pub(crate) fn seconds(micros: u64) -> f64 {
+    Duration::from_micros(micros).as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::PROFILES;
+
+    #[test]
+    fn a_failure_says_how_to_see_it_again() {
+        let seen = Failure {
+            check: "linear",
+            time: 1_500_000,
+            message: "why".into(),
+        };
+        let text = failure(7, &PROFILES[0], &seen);
+        for part in [
+            "seed 7",
+            "linear",
+            "1.500000",
+            "cargo sim replay 7 --profile default",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_object_has_what_campaigns_are_judged_by() {
+        let value = json(&Summary::default(), &PROFILES[0], 1);
+        for key in [
+            "runs",
+            "failures",
+            "committed_ops",
+            "simulated_seconds",
+            "cpu_seconds",
+            "crashes",
+            "restarts",
+            "power_losses",
+            "view_changes",
+            "peak_memory_bytes",
+            "digest",
+        ] {
+            assert!(!value[key].is_null(), "{key}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Polls, with every strategy.
+
+use base::checksum::xxh3_64;
+use client::{Reply, RequestFrame};
+use wire::{
+    Codec, Consumer, ConsumerKind, Identifier, OptionalPartition, PollingStrategy, Reader, Request,
+    batch, reply, request,
+};
+
+use super::{Call, Sampler, Verdict, named, payload_target};
+use crate::check::linear::{Linear, Message, Target};
+
+impl Sampler<'_> {
+    pub(super) fn sample_poll(&mut self) -> (Call, RequestFrame) {
+        let target = self.some_target().expect("checked before");
+        let time = self.time;
+        let strategy = match self.prng().below(6) {
+            0 | 1 => PollingStrategy::Offset(self.prng().below(40)),
+            2 => PollingStrategy::Timestamp(crate::world::EPOCH + self.prng().below(time + 1)),
+            3 => PollingStrategy::First,
+            4 => PollingStrategy::Last,
+            _ => PollingStrategy::Next,
+        };
+        let count = u32::try_from(self.prng().between(1, 20)).expect("few");
+        let (stream, topic) = self.names_of(target.topic);
+        let request = request::PollMessages {
+            consumer: self.consumer(),
+            stream: named(&stream),
+            topic: named(&topic),
+            partition: OptionalPartition(Some(target.partition)),
+            strategy,
+            count,
+            auto_commit: false,
+        };
+        let frame = RequestFrame::new(&Request::PollMessages(request));
+        (
+            Call::Poll {
+                target,
+                strategy,
+                count,
+            },
+            frame,
+        )
+    }
+
+    /// Each client is a consumer of its own.
+    pub(super) fn consumer(&self) -> Consumer<'static> {
+        Consumer {
+            kind: ConsumerKind::Single,
+            id: Identifier::Numeric(self.consumer_key()),
+        }
+    }
+
+    pub(super) fn consumer_key(&self) -> u32 {
+        100 + u32::try_from(self.client).expect("few")
+    }
+
+    pub(super) fn judge_poll(
+        &mut self,
+        (target, strategy, count): (Target, PollingStrategy, u32),
+        reply: &Reply,
+        linear: &mut Linear,
+    ) -> Verdict {
+        let mut reader = Reader::new(reply.payload());
+        let Ok(head) = reply::PollHead::read(&mut reader) else {
+            return self.fail("a poll was answered with something else".into());
+        };
+        let mut messages = Vec::new();
+        for batch in batch::split(reader.take_rest()) {
+            let decoded = batch.and_then(batch::frames);
+            let Ok((header, frames)) = decoded else {
+                return self.fail(format!("a poll of {target:?} returns what is not a batch"));
+            };
+            for frame in frames {
+                let frame = match frame {
+                    Ok(frame) if frame.is_intact() => frame,
+                    _ => {
+                        return self.fail(format!("a poll of {target:?} returns a damaged message"));
+                    }
+                };
+                if payload_target(frame.payload()) != Some(target) {
+                    return self.fail(format!("a poll of {target:?} returns another's message"));
+                }
+                let offset = header.base_offset + u64::from(frame.offset_delta);
+                messages.push(Message {
+                    offset,
+                    payload: xxh3_64(frame.payload()),
+                });
+            }
+        }
+        let first = messages.first().map(|message| message.offset);
+        let last = messages.last().map(|message| message.offset);
+        let place = match strategy {
+            PollingStrategy::Offset(offset) => first.is_none_or(|first| first == offset),
+            PollingStrategy::First => first.is_none_or(|first| first == 0),
+            PollingStrategy::Last => last.is_none_or(|last| last == head.current_offset),
+            PollingStrategy::Timestamp(_) | PollingStrategy::Next => true,
+        };
+        let counted = messages.len() == head.count as usize && head.count <= count;
+        let below = last.is_none_or(|last| last <= head.current_offset);
+        if !place || !counted || !below {
+            return self.fail(format!(
+                "a poll of {target:?} by {strategy:?}, at most {count}, returns {first:?} to {last:?} with {head:?}"
+            ));
+        }
+        linear.on_poll(self.time, target, &messages)
+    }
+}

@@ -1,0 +1,150 @@
+//! The end of a run: heal, converge, serve, converge again, and look at everything once more.
+
+use std::collections::BTreeMap;
+
+use base::{GroupId, Op};
+
+use super::{Due, Phase, World};
+use crate::{
+    check::{bytes, committed::check_origin, linear, liveness},
+    workload::FinalCall,
+};
+
+/// Within so much virtual time each step of the end must be done.
+const LIVENESS_BOUND: u64 = 90_000_000;
+const INSPECT_EVERY: u64 = 1_000_000;
+
+impl World {
+    pub(super) fn on_calm(&mut self) {
+        if self.trace {
+            super::trace::world(self.time, "all faults end");
+        }
+        self.heal_all();
+        self.enter(Phase::Healing);
+        self.push(self.time + INSPECT_EVERY, Due::Inspect);
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.phase_started = self.time;
+    }
+
+    pub(super) fn on_inspect(&mut self) {
+        let missing = match self.phase {
+            Phase::Faults | Phase::Done => None,
+            Phase::Healing => self.clients_wait().or_else(|| self.groups_diverge()),
+            Phase::LastCalls => self.clients_wait(),
+            Phase::Settling => self.groups_diverge(),
+        };
+        if let Some(missing) = missing {
+            if self.time - self.phase_started > LIVENESS_BOUND {
+                let phase = self.phase;
+                self.fail("liveness", format!("{phase:?} does not end: {missing}"));
+                return;
+            }
+        } else {
+            self.next_phase();
+        }
+        self.push(self.time + INSPECT_EVERY, Due::Inspect);
+    }
+
+    fn next_phase(&mut self) {
+        match self.phase {
+            Phase::Healing => {
+                self.last_calls = self.workload.final_calls();
+                for call in &self.last_calls {
+                    if let FinalCall::Send(target) = call {
+                        self.must_hold.push(*target);
+                    }
+                }
+                self.enter(Phase::LastCalls);
+                for client in 0..self.shape.clients {
+                    self.next_last_call(client);
+                }
+            }
+            Phase::LastCalls if self.last_calls.is_empty() => self.enter(Phase::Settling),
+            Phase::Settling => {
+                self.final_checks();
+                self.enter(Phase::Done);
+            }
+            Phase::LastCalls | Phase::Faults | Phase::Done => {}
+        }
+    }
+
+    /// What some client still waits for.
+    fn clients_wait(&self) -> Option<String> {
+        let waiting = (0..usize::from(self.shape.clients)).find_map(|client| {
+            let call = self.workload.pending(client)?;
+            Some(format!("client {client} waits for {call:?}"))
+        });
+        waiting.or_else(|| {
+            let stopped = self
+                .clients
+                .iter()
+                .find_map(|client| client.client.stopped());
+            stopped.map(|reason| format!("a client has stopped: {reason}"))
+        })
+    }
+
+    fn groups_diverge(&self) -> Option<String> {
+        let heads = self.required_heads();
+        liveness::not_converged(self.shape.replicas, &heads, &self.standings_now())
+    }
+
+    /// The groups that must stand everywhere: the metadata's and, after the last calls, those of
+    /// every partition that clients could write to.
+    fn required_heads(&self) -> BTreeMap<GroupId, Op> {
+        let committed = &self.checkers.committed;
+        let partitions = self
+            .must_hold
+            .iter()
+            .filter_map(|target| self.checkers.linear.newest_group_of(*target));
+        let groups = std::iter::once(GroupId::METADATA).chain(partitions);
+        groups.map(|group| (group, committed.head(group))).collect()
+    }
+
+    fn final_checks(&mut self) {
+        let time = self.time;
+        let made = &self.workload.made;
+        let window = |client, request| made.get(&(client, request)).map(|made| made.window);
+        let committed = &self.checkers.committed;
+        let heads = self.required_heads();
+        let positions: Vec<(u8, GroupId, Op)> = heads
+            .keys()
+            .flat_map(|&group| (0..self.shape.replicas).map(move |node| (node, group)))
+            .map(|(node, group)| (node, group, committed.position(node, group)))
+            .collect();
+        let verdict = check_origin(time, committed, |client, request| {
+            made.contains_key(&(client, request))
+        })
+        .and_then(|()| {
+            self.checkers
+                .durability
+                .check_end(time, committed, &positions)
+        })
+        .and_then(|()| linear::check_order(time, committed, window))
+        .and_then(|()| {
+            heads.iter().try_for_each(|(&group, &commit)| {
+                let directory = directory(group);
+                let files = self
+                    .nodes
+                    .iter()
+                    .map(|node| node.disk.files_below(&directory));
+                let replicas: Vec<_> = (0..)
+                    .zip(files)
+                    .map(|(node, files)| bytes::Segments { node, files })
+                    .collect();
+                bytes::check(time, group, commit, committed, &replicas)
+            })
+        });
+        self.check(verdict);
+    }
+}
+
+/// Where a node keeps the segments of a group.
+fn directory(group: GroupId) -> String {
+    if group == GroupId::METADATA {
+        return "metadata".into();
+    }
+    format!("partitions/{:016x}", group.0)
+}

@@ -1,0 +1,510 @@
+//! Nodes: the body of a shard in the simulator. Turns, effects, starts and stops.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use argon2::{
+    Algorithm, Argon2, Params, PasswordHasher, PasswordVerifier, Version,
+    password_hash::{PasswordHash, SaltString},
+};
+use base::{Bytes, Instant, Prng, ReplicaIndex, ShardIndex, Timestamp};
+use platform::{ConnectionId, Effect, Event, Level, ListenerId, NetworkEvent, Now, Outcome, Work};
+use server::{NodeAddress, RootCredential, Shard, ShardConfig};
+
+use super::{Due, EPOCH, World};
+use crate::{
+    disk::{Crash, Disk},
+    network::address_of,
+    profile::Shape,
+};
+
+/// The root user of simulated clusters.
+pub(crate) const USERNAME: &str = "iggy";
+pub(crate) const PASSWORD: &str = "secret";
+
+pub(crate) const CLIENT_PORT: u16 = 8090;
+const REPLICA_PORT: u16 = 9090;
+const CLUSTER: u128 = 0x5eed;
+
+/// Is the process running?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    Running,
+    /// The process has died.
+    Crashed,
+    /// The machine has lost power.
+    Off,
+}
+
+pub(super) struct SimulatedShard {
+    pub(super) shard: Shard,
+    pub(super) inbox: VecDeque<Event>,
+    /// When its next turn is due, if one is.
+    turn_at: Option<u64>,
+    /// When it is next woken for its deadline, if it is.
+    deadline_at: Option<u64>,
+}
+
+pub(super) struct Node {
+    pub(super) life: Life,
+    pub(super) paused: bool,
+    pub(super) incarnation: u32,
+    pub(super) boot_id: u128,
+    pub(super) disk: Disk,
+    pub(super) shards: Vec<SimulatedShard>,
+    /// Added to virtual time for the monotonic clock, whose start means nothing.
+    clock_base: u64,
+    clock_offset: u64,
+    /// Dies at the disk request with this number.
+    pub(super) doom: Option<Doom>,
+    /// Bytes of a frame that earlier sends have left open, per connection.
+    pub(super) open_frames: BTreeMap<ConnectionId, usize>,
+}
+
+/// A death at a disk request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doom {
+    pub(super) at_request: u64,
+    pub(super) crash: Crash,
+    pub(super) downtime: u64,
+}
+
+impl Node {
+    pub(super) fn new(shape: &Shape, index: u8) -> Self {
+        let slot = usize::from(index);
+        Self {
+            life: Life::Crashed,
+            paused: false,
+            incarnation: 0,
+            boot_id: 1 + u128::from(index),
+            disk: Disk::new(shape.seed, u64::from(index), shape.disks[slot]),
+            shards: Vec::new(),
+            clock_base: 0,
+            clock_offset: shape.clock_offsets[slot],
+            doom: None,
+            open_frames: BTreeMap::new(),
+        }
+    }
+
+    const fn now(&self, time: u64) -> Now {
+        Now {
+            monotonic: Instant(time + self.clock_base),
+            realtime: Timestamp(EPOCH + time + self.clock_offset),
+        }
+    }
+}
+
+/// The hash of the root password; cheap parameters, since only its use is simulated.
+pub(super) fn root_hash() -> String {
+    let params = Params::new(8, 1, 1, None).expect("the least there is");
+    let salt = SaltString::encode_b64(b"simulated salt").expect("long enough");
+    let hasher = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+    let hash = hasher
+        .hash_password(PASSWORD.as_bytes(), &salt)
+        .expect("a short password");
+    hash.to_string()
+}
+
+impl World {
+    fn shard_config(&self, node: u8, shard: u16) -> ShardConfig {
+        let address = |index: u8| NodeAddress {
+            name: format!("node-{index}"),
+            client_host: address_of(u16::from(index), CLIENT_PORT).ip().to_string(),
+            client_port: CLIENT_PORT,
+            replica: address_of(u16::from(index), REPLICA_PORT),
+        };
+        let alone = self.shape.replicas == 1;
+        ShardConfig {
+            cluster: CLUSTER,
+            cluster_name: "simulated".into(),
+            replica: ReplicaIndex(node),
+            shard: ShardIndex(shard),
+            shard_count: self.shape.shards,
+            nodes: (0..self.shape.replicas).map(address).collect(),
+            client_listen: address_of(u16::from(node), CLIENT_PORT),
+            replica_listen: (!alone).then(|| address_of(u16::from(node), REPLICA_PORT)),
+            boot_id: self.nodes[usize::from(node)].boot_id,
+            root: RootCredential {
+                username: USERNAME.into(),
+                hash: self.root_hash.clone(),
+            },
+            limits: self.shape.limits.clone(),
+            timing: self.shape.timing.clone(),
+            observe: true,
+        }
+    }
+
+    /// Starts the process of a node.
+    pub(super) fn start_node(&mut self, node: u8) {
+        let slot = usize::from(node);
+        assert!(self.nodes[slot].shards.is_empty());
+        self.network.power_on(u16::from(node));
+        let time = self.time;
+        let entity = u64::from(node) << 32 | u64::from(self.nodes[slot].incarnation);
+        let mut prng = Prng::new(self.shape.seed, base::Domain::Replica, entity);
+        let it = &mut self.nodes[slot];
+        it.life = Life::Running;
+        it.paused = false;
+        it.clock_base = prng.below(1_000_000_000);
+        self.checkers.committed.on_restart(node);
+        self.forget_standings(node);
+        for shard in 0..self.shape.shards {
+            let config = self.shard_config(node, shard);
+            let now = self.nodes[slot].now(time);
+            let mut out = std::mem::take(&mut self.outbox);
+            let shard_state = Shard::new(config, prng.next_u64(), now, &mut out);
+            self.nodes[slot].shards.push(SimulatedShard {
+                shard: shard_state,
+                inbox: VecDeque::new(),
+                turn_at: None,
+                deadline_at: None,
+            });
+            self.execute_all(node, shard, &mut out);
+            self.outbox = out;
+            self.plan_deadline(node, shard);
+        }
+    }
+
+    /// Ends the process of a node, and its machine if `crash` says so.
+    pub(super) fn stop_node(&mut self, node: u8, crash: Crash) {
+        let slot = usize::from(node);
+        let it = &mut self.nodes[slot];
+        it.shards.clear();
+        it.open_frames.clear();
+        it.incarnation += 1;
+        it.doom = None;
+        it.paused = false;
+        it.disk.crash(crash);
+        match crash {
+            Crash::Process => {
+                it.life = Life::Crashed;
+                self.statistics.crashes += 1;
+                self.with_network(|network, now, out| {
+                    network.crash(now, u16::from(node), out);
+                });
+            }
+            Crash::Power => {
+                it.life = Life::Off;
+                it.boot_id += 1 << 64;
+                self.statistics.power_losses += 1;
+                self.network.power_off(u16::from(node));
+            }
+        }
+        self.forget_standings(node);
+        self.checkers.committed.on_restart(node);
+    }
+
+    /// Puts an event into a shard's inbox; its turn comes after about `delay` microseconds.
+    pub(super) fn tell(&mut self, node: u8, shard: u16, event: Event, delay: u64) {
+        let it = &mut self.nodes[usize::from(node)];
+        let Some(target) = it.shards.get_mut(usize::from(shard)) else {
+            return;
+        };
+        target.inbox.push_back(event);
+        let at = if delay == 0 {
+            self.time
+        } else {
+            self.time + 1 + self.delays.below(delay)
+        };
+        self.wake(node, shard, at);
+    }
+
+    fn wake(&mut self, node: u8, shard: u16, at: u64) {
+        let it = &mut self.nodes[usize::from(node)];
+        let incarnation = it.incarnation;
+        let Some(target) = it.shards.get_mut(usize::from(shard)) else {
+            return;
+        };
+        if target.turn_at.is_none_or(|planned| planned > at) {
+            target.turn_at = Some(at);
+            self.push(
+                at,
+                Due::Turn {
+                    node,
+                    shard,
+                    incarnation,
+                },
+            );
+        }
+    }
+
+    /// Lets every shard of a node go on that was paused.
+    pub(super) fn wake_all(&mut self, node: u8) {
+        for shard in 0..self.shape.shards {
+            if let Some(target) = self.nodes[usize::from(node)]
+                .shards
+                .get_mut(usize::from(shard))
+            {
+                target.turn_at = None;
+            }
+            self.wake(node, shard, self.time);
+        }
+    }
+
+    pub(super) fn on_turn_due(&mut self, node: u8, shard: u16, incarnation: u32) {
+        let time = self.time;
+        let it = &mut self.nodes[usize::from(node)];
+        if it.incarnation != incarnation || it.paused {
+            return;
+        }
+        let Some(target) = it.shards.get_mut(usize::from(shard)) else {
+            return;
+        };
+        if target.turn_at != Some(time) {
+            return;
+        }
+        target.turn_at = None;
+        self.turn(node, shard);
+    }
+
+    pub(super) fn on_deadline_due(&mut self, node: u8, shard: u16, incarnation: u32) {
+        let time = self.time;
+        let it = &mut self.nodes[usize::from(node)];
+        if it.incarnation != incarnation {
+            return;
+        }
+        let Some(target) = it.shards.get_mut(usize::from(shard)) else {
+            return;
+        };
+        if target.deadline_at != Some(time) {
+            return;
+        }
+        target.deadline_at = None;
+        if it.paused {
+            return;
+        }
+        let due = target
+            .shard
+            .deadline()
+            .is_some_and(|at| at <= it.now(time).monotonic);
+        if due {
+            self.turn(node, shard);
+        } else {
+            self.plan_deadline(node, shard);
+        }
+    }
+
+    fn turn(&mut self, node: u8, shard: u16) {
+        let time = self.time;
+        let it = &mut self.nodes[usize::from(node)];
+        let now = it.now(time);
+        let Some(target) = it.shards.get_mut(usize::from(shard)) else {
+            return;
+        };
+        let mut out = std::mem::take(&mut self.outbox);
+        let place = u64::from(node) << 16 | u64::from(shard);
+        while let Some(event) = target.inbox.pop_front() {
+            self.digest.add_event(time, place, &event);
+            if self.trace {
+                super::trace::event(time, node, shard, &event);
+            }
+            target.shard.on_event(now, event, &mut out);
+        }
+        target.shard.on_timers(now, &mut out);
+        let observations = target.shard.take_observations();
+        for observation in observations {
+            self.observe(node, observation);
+        }
+        self.execute_all(node, shard, &mut out);
+        self.outbox = out;
+        self.plan_deadline(node, shard);
+    }
+
+    fn plan_deadline(&mut self, node: u8, shard: u16) {
+        let time = self.time;
+        let it = &mut self.nodes[usize::from(node)];
+        let incarnation = it.incarnation;
+        let (now, base) = (it.now(time).monotonic, it.clock_base);
+        let Some(target) = it.shards.get_mut(usize::from(shard)) else {
+            return;
+        };
+        let Some(deadline) = target.shard.deadline() else {
+            return;
+        };
+        // A deadline that stays in the past would stop time.
+        let at = if deadline <= now {
+            time + 1
+        } else {
+            deadline.0 - base
+        };
+        if target.deadline_at.is_none_or(|planned| planned > at) {
+            target.deadline_at = Some(at);
+            self.push(
+                at,
+                Due::Deadline {
+                    node,
+                    shard,
+                    incarnation,
+                },
+            );
+        }
+    }
+
+    /// Executes the effects of a turn, unless the node dies in the middle of them.
+    fn execute_all(&mut self, node: u8, shard: u16, out: &mut Vec<Effect>) {
+        let incarnation = self.nodes[usize::from(node)].incarnation;
+        for effect in out.drain(..) {
+            if self.nodes[usize::from(node)].incarnation != incarnation {
+                break;
+            }
+            self.execute(node, shard, effect);
+        }
+    }
+
+    fn execute(&mut self, node: u8, shard: u16, effect: Effect) {
+        let host = u16::from(node);
+        match effect {
+            Effect::Listen { listener, address } => self.with_network(|network, _, out| {
+                network.listen(host, shard, listener, address, out);
+            }),
+            Effect::Connect {
+                connection,
+                address,
+            } => self.with_network(|network, now, out| {
+                network.connect(now, host, shard, connection, address, out);
+            }),
+            Effect::Receive { connection, buffer } => self.with_network(|network, now, out| {
+                network.receive(now, host, connection, buffer, out);
+            }),
+            Effect::Send { connection, bytes } => {
+                self.observe_send(node, connection, &bytes);
+                self.with_network(|network, now, out| {
+                    network.send(now, host, connection, bytes, out);
+                });
+            }
+            Effect::Close { connection } => {
+                self.nodes[usize::from(node)]
+                    .open_frames
+                    .remove(&connection);
+                self.with_network(|network, now, out| network.close(now, host, connection, out));
+            }
+            Effect::HandOver {
+                connection,
+                to,
+                received,
+                listener,
+            } => {
+                self.hand_over(node, connection, to, (received, listener));
+            }
+            Effect::Disk { token, request } => self.disk(node, shard, token, request),
+            Effect::Post { to, letter } => {
+                let event = Event::Letter {
+                    from: ShardIndex(shard),
+                    letter,
+                };
+                self.tell(node, to.0, event, 30);
+            }
+            Effect::Compute { token, work } => {
+                let matches = self.compute(work);
+                let incarnation = self.nodes[usize::from(node)].incarnation;
+                let at = self.time + self.delays.between(5_000, 60_000);
+                self.push(
+                    at,
+                    Due::Computed {
+                        node,
+                        shard,
+                        incarnation,
+                        token,
+                        matches,
+                    },
+                );
+            }
+            Effect::Ready | Effect::Stopped => {}
+            Effect::Halt { fatal } => {
+                self.fail("halt", format!("node {node} stopped: {fatal:?}"));
+            }
+            Effect::Log { level, line } => {
+                if self.trace && level >= Level::Info {
+                    super::trace::line(self.time, node, shard, &line);
+                }
+            }
+        }
+    }
+
+    fn hand_over(
+        &mut self,
+        node: u8,
+        connection: ConnectionId,
+        to: ShardIndex,
+        (received, listener): (Bytes, ListenerId),
+    ) {
+        let peer = self.network.hand_over(u16::from(node), connection, to.0);
+        let closed = peer.is_none();
+        let peer = peer.unwrap_or_else(|| address_of(0, 0));
+        let event = NetworkEvent::Adopted {
+            listener,
+            connection,
+            peer,
+            received,
+        };
+        self.tell(node, to.0, Event::Network(event), 20);
+        if closed {
+            // It broke on the way: the new owner learns of it as of any other.
+            let event = NetworkEvent::Closed { connection };
+            self.tell(node, to.0, Event::Network(event), 20);
+        }
+    }
+
+    fn disk(
+        &mut self,
+        node: u8,
+        shard: u16,
+        token: platform::Token,
+        request: platform::DiskRequest,
+    ) {
+        let it = &mut self.nodes[usize::from(node)];
+        let incarnation = it.incarnation;
+        let (slot, latency) = it.disk.submit(shard, token, request);
+        let slot = u32::try_from(slot).expect("few requests in flight");
+        let doom = it
+            .doom
+            .filter(|doom| doom.at_request <= it.disk.submitted());
+        self.push(
+            self.time + latency,
+            Due::Disk {
+                node,
+                incarnation,
+                slot,
+            },
+        );
+        if let Some(doom) = doom {
+            self.die_at_disk(node, doom);
+        }
+    }
+
+    pub(super) fn on_disk_due(&mut self, node: u8, incarnation: u32, slot: u32) {
+        let it = &mut self.nodes[usize::from(node)];
+        if it.incarnation != incarnation {
+            return;
+        }
+        if let Some((shard, done)) = it.disk.complete(slot as usize) {
+            self.tell(node, shard, Event::Disk(done), 0);
+        }
+    }
+
+    fn compute(&mut self, work: Work) -> bool {
+        let Work::VerifyPassword { password, hash } = work;
+        let key = format!("{password}\0{hash}");
+        if let Some((_, matches)) = self.passwords.iter().find(|(known, _)| *known == key) {
+            return *matches;
+        }
+        let matches = PasswordHash::new(&hash).is_ok_and(|parsed| {
+            Argon2::default()
+                .verify_password(password.as_bytes(), &parsed)
+                .is_ok()
+        });
+        self.passwords.push((key, matches));
+        matches
+    }
+
+    pub(super) fn on_computed_due(
+        &mut self,
+        (node, shard, incarnation): (u8, u16, u32),
+        token: platform::Token,
+        matches: bool,
+    ) {
+        if self.nodes[usize::from(node)].incarnation == incarnation {
+            let outcome = Outcome::PasswordVerified(matches);
+            self.tell(node, shard, Event::Computed { token, outcome }, 0);
+        }
+    }
+}

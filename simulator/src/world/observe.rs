@@ -1,0 +1,250 @@
+//! From what shards tell and say to the checkers.
+
+use base::{Bytes, GroupId, Op};
+use platform::ConnectionId;
+use server::{Observation, Role};
+use wire::{
+    Command, HEADER_SIZE, Operation, Request, batch,
+    replica::{Message as ReplicaMessage, PrepareHeader},
+};
+
+use super::World;
+use crate::{
+    check::{
+        Failure, Verdict,
+        durability::{Acknowledged, RecoveredLog},
+        linear::{Message, Target},
+        liveness::Standing,
+        offsets::Batch,
+        views::{Said, Speech},
+    },
+    workload::{Call, payload_target},
+};
+
+impl World {
+    pub(super) fn observe(&mut self, node: u8, observation: Observation) {
+        if self.trace {
+            super::trace::observation(self.time, node, &observation);
+        }
+        let time = self.time;
+        let verdict = match observation {
+            Observation::Recovered {
+                group, op, trusted, ..
+            } => {
+                let log = RecoveredLog {
+                    node,
+                    group,
+                    op,
+                    trusted,
+                };
+                self.checkers.durability.on_recovered(time, log)
+            }
+            Observation::View {
+                group, view, role, ..
+            } => {
+                let standing = self.standings.entry((node, group)).or_insert(Standing {
+                    view,
+                    normal: false,
+                    commit: Op(0),
+                });
+                standing.view = view;
+                standing.normal = role != Role::ViewChange;
+                Ok(())
+            }
+            Observation::PrepareOk { group, view, op } => {
+                self.checkers.durability.on_prepare_ok(node, group, op);
+                self.checkers
+                    .views
+                    .on_prepare_ok(time, node, (group, op), view)
+            }
+            Observation::Committed {
+                prepare, digest, ..
+            } => self.observe_committed(node, &prepare, digest),
+            Observation::Acknowledged {
+                group,
+                client,
+                request,
+                op,
+            } => {
+                let acknowledged = Acknowledged {
+                    group,
+                    client,
+                    request,
+                    op,
+                };
+                let committed = &self.checkers.committed;
+                self.checkers
+                    .durability
+                    .on_acknowledged(time, acknowledged, committed)
+            }
+            Observation::Truncated { group, op } => {
+                self.checkers.durability.on_truncated(node, group, op);
+                Ok(())
+            }
+            Observation::LossPossible { group, view } => Err(Failure {
+                check: "durability",
+                time,
+                message: format!("replica {node} reports possible loss in {group} view {view}"),
+            }),
+        };
+        self.check(verdict);
+    }
+
+    fn observe_committed(&mut self, node: u8, prepare: &Bytes, digest: u128) -> Verdict {
+        let time = self.time;
+        let fail = |message| Failure {
+            check: "committed",
+            time,
+            message,
+        };
+        let header = PrepareHeader::decode(prepare)
+            .map_err(|_| fail(format!("replica {node} committed what is not a prepare")))?;
+        let (group, op) = (header.group, header.op);
+        let first = self
+            .checkers
+            .committed
+            .on_committed(time, node, &header, prepare)?;
+        self.checkers
+            .digests
+            .on_digest(time, node, (group, op), digest)?;
+        if first {
+            self.observe_canonical(&header, prepare)?;
+        }
+        Ok(())
+    }
+
+    /// An op has entered the one history of its group.
+    fn observe_canonical(&mut self, header: &PrepareHeader, frame: &[u8]) -> Verdict {
+        let time = self.time;
+        let (group, op) = (header.group, header.op);
+        let body = &frame[HEADER_SIZE..];
+        let made = self.workload.made.get(&(header.client, header.request));
+        let numbered = header.client.0 != 0
+            && !matches!(header.operation, Operation::Register | Operation::Logout);
+        if numbered {
+            self.checkers
+                .offsets
+                .on_request(time, group, op, header.client, header.request)?;
+        }
+        let target = made.and_then(|made| made.call.target());
+        match header.operation {
+            Operation::SendMessages => self.observe_batch(group, op, body),
+            Operation::StoreConsumerOffset => {
+                let stored = made.and_then(|made| match made.call {
+                    Call::StoreOffset {
+                        consumer, offset, ..
+                    } => Some((consumer, offset)),
+                    _ => None,
+                });
+                match (target, stored, Request::decode(header.operation, 0, body)) {
+                    (Some(target), Some(stored), Ok(Request::StoreConsumerOffset(request)))
+                        if request.offset == stored.1 =>
+                    {
+                        self.checkers.linear.on_store(time, group, target, stored)
+                    }
+                    _ => Err(Failure {
+                        check: "linear",
+                        time,
+                        message: format!("{group} op {op} stores an offset that nobody asked for"),
+                    }),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn observe_batch(&mut self, group: GroupId, op: Op, body: &[u8]) -> Verdict {
+        let time = self.time;
+        let damaged = || Failure {
+            check: "offsets",
+            time,
+            message: format!("{group} op {op} is no batch"),
+        };
+        let header = batch::verify(body).map_err(|_| damaged())?;
+        let (_, frames) = batch::frames(body).map_err(|_| damaged())?;
+        let count = u64::from(header.message_count);
+        let base_offset = header.base_offset;
+        self.checkers.offsets.on_batch(
+            time,
+            Batch {
+                group,
+                op,
+                base_offset,
+                count,
+            },
+        )?;
+        let mut target: Option<Target> = None;
+        let mut messages = Vec::new();
+        for frame in frames {
+            let frame = frame.map_err(|_| damaged())?;
+            target = payload_target(frame.payload());
+            let offset = header.base_offset + u64::from(frame.offset_delta);
+            let payload = base::checksum::xxh3_64(frame.payload());
+            messages.push(Message { offset, payload });
+        }
+        let target = target.ok_or_else(damaged)?;
+        self.checkers
+            .linear
+            .on_batch(time, group, target, &messages)
+    }
+
+    /// What a node says to another: frames of replicas, wherever the sends cut them.
+    pub(super) fn observe_send(&mut self, node: u8, connection: ConnectionId, bytes: &Bytes) {
+        let open_frames = &mut self.nodes[usize::from(node)].open_frames;
+        let mut at = open_frames.remove(&connection).unwrap_or(0);
+        while at + HEADER_SIZE <= bytes.len() {
+            let Ok(size) = wire::replica::frame_size(&bytes[at..]) else {
+                return;
+            };
+            let end = (at + size).min(bytes.len());
+            let frame = &bytes[at..end];
+            at += size;
+            let command = Command::from_byte(frame[60]);
+            if end < at || command.is_none_or(Command::faces_clients) {
+                continue;
+            }
+            if let Some(said) = self.said(node, frame) {
+                let verdict = self.checkers.views.on_said(self.time, said);
+                self.check(verdict);
+            }
+            if self.trace {
+                super::trace::frame(self.time, node, frame);
+            }
+        }
+        if at > bytes.len() {
+            let open_frames = &mut self.nodes[usize::from(node)].open_frames;
+            open_frames.insert(connection, at - bytes.len());
+        }
+    }
+
+    fn said(&self, node: u8, frame: &[u8]) -> Option<Said> {
+        let (envelope, message) = ReplicaMessage::decode(frame).ok()?;
+        let speech = match message {
+            ReplicaMessage::PrepareOk { .. } => Speech::PrepareOk,
+            ReplicaMessage::StartViewChange { .. } => Speech::StartViewChange,
+            ReplicaMessage::DoViewChange { log_view, .. } => Speech::DoViewChange { log_view },
+            ReplicaMessage::StartView { .. } => Speech::Primary,
+            _ => return None,
+        };
+        Some(Said {
+            node,
+            group: message.group()?,
+            view: envelope.view,
+            speech,
+        })
+    }
+
+    /// Nothing is known of a node that has stopped.
+    pub(super) fn forget_standings(&mut self, node: u8) {
+        self.standings.retain(|(at, _), _| *at != node);
+    }
+
+    /// Where every replica of every group stands, commits included.
+    pub(super) fn standings_now(&self) -> std::collections::BTreeMap<(u8, GroupId), Standing> {
+        let mut standings = self.standings.clone();
+        for (&(node, group), standing) in &mut standings {
+            standing.commit = self.checkers.committed.position(node, group);
+        }
+        standings
+    }
+}
