@@ -173,6 +173,7 @@ impl Journal {
         assert!(self.ending == Some(Ending::Remove));
         self.readers.clear();
         self.close_all(out);
+        self.segments.clear();
         self.stage = Stage::ListingToRemove;
         let path = self.config.directory.clone();
         self.start_step(DiskRequest::List { path }, out);

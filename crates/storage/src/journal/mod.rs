@@ -206,6 +206,8 @@ pub struct Journal {
     flights: BTreeMap<u64, Flight>,
     /// Files to close once no read is in flight on them.
     retired: Vec<FileId>,
+    /// More sealed segments are open than should be, because all are being read.
+    too_many_open: bool,
 }
 
 impl Journal {
@@ -255,6 +257,7 @@ impl Journal {
             readers_made: 0,
             flights: BTreeMap::new(),
             retired: Vec::new(),
+            too_many_open: false,
         }
     }
 
@@ -422,7 +425,8 @@ impl Journal {
     /// Closes all files once everything submitted is done; nothing may be appended any more.
     pub fn close(&mut self, out: &mut Outbox) {
         self.ending.get_or_insert(Ending::Close);
-        if matches!(self.stage, Stage::Idle) && !self.has_work() {
+        let at_rest = matches!(self.stage, Stage::Idle) && self.flights.is_empty();
+        if at_rest && !self.has_work() {
             self.close_all(out);
         }
     }
@@ -535,6 +539,9 @@ impl Journal {
         context: &mut Context<'_>,
     ) {
         if matches!(self.stage, Stage::Ended) {
+            if let (Flight::Open { file, .. }, Ok(_)) = (flight, result) {
+                self.retire(file);
+            }
             return;
         }
         match (flight, result) {
@@ -637,31 +644,34 @@ impl Journal {
         }
     }
 
-    /// Closes the sealed segments that were read longest ago, beyond the bound.
+    /// Closes the sealed segments that were read longest ago, beyond the bound; those that are
+    /// being read have to wait.
     fn close_sealed(&mut self, out: &mut Outbox) {
         let sealed = self.segments.len().saturating_sub(1);
-        let mut open: Vec<_> = (0..sealed)
-            .filter_map(|index| {
-                let file = self.segments[index].open()?;
-                (!self.is_in_flight(file)).then_some((self.segments[index].used, index, file))
-            })
+        let mut open: Vec<_> = self.segments[..sealed]
+            .iter()
+            .enumerate()
+            .filter_map(|(index, segment)| Some((segment.used, index, segment.open()?)))
             .collect();
-        if open.len() <= SEALED_OPEN_MAX {
-            return;
-        }
         open.sort_unstable();
-        for &(_, index, file) in &open[..open.len() - SEALED_OPEN_MAX] {
-            self.segments[index].file = SegmentFile::Closed;
-            self.request(DiskRequest::Close { file }, out);
+        let mut excess = open.len().saturating_sub(SEALED_OPEN_MAX);
+        for (_, index, file) in open {
+            if excess > 0 && !self.is_in_flight(file) {
+                self.segments[index].file = SegmentFile::Closed;
+                self.request(DiskRequest::Close { file }, out);
+                excess -= 1;
+            }
         }
+        self.too_many_open = excess > 0;
     }
 
     fn close_all(&mut self, out: &mut Outbox) {
         for index in 0..self.segments.len() {
             if let Some(file) = self.segments[index].open() {
-                self.segments[index].file = SegmentFile::Closed;
                 self.retire(file);
             }
+            // One that is being opened is closed as soon as it is open.
+            self.segments[index].file = SegmentFile::Closed;
         }
         self.close_retired(out);
         self.stage = Stage::Ended;

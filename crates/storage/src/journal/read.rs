@@ -341,7 +341,9 @@ impl Journal {
             Ok(()) => self.continue_reader(key, reader, context),
             Err(reason) => self.end_damaged(&reader, reason, context.events),
         }
-        self.close_sealed(context.out);
+        if self.too_many_open {
+            self.close_sealed(context.out);
+        }
     }
 
     /// Takes records from a chunk as long as it lasts.

@@ -18,7 +18,7 @@ use wire::{HEADER_SIZE, array};
 
 use crate::{
     disk::Disk,
-    harness::{Harness, config},
+    harness::{Harness, Sketch, checksum, config, prepare},
 };
 
 #[derive(Clone, Debug)]
@@ -27,6 +27,8 @@ enum Command {
         size: usize,
         messages: u32,
     },
+    /// More ops than headers are kept.
+    Burst,
     Submit,
     Sync,
     Steps(usize),
@@ -50,6 +52,7 @@ fn command() -> impl Strategy<Value = Command> {
     prop_oneof![
         10 => (HEADER_SIZE..1500, 0..4_u32)
             .prop_map(|(size, messages)| Command::Append { size, messages }),
+        1 => Just(Command::Burst),
         4 => Just(Command::Submit),
         2 => Just(Command::Sync),
         8 => (1..8_usize).prop_map(Command::Steps),
@@ -251,6 +254,11 @@ impl World {
         }
         match *command {
             Command::Append { size, messages } => self.append(size, messages),
+            Command::Burst => {
+                for _ in 0..200 {
+                    self.append(HEADER_SIZE, 0);
+                }
+            }
             Command::Submit => self.harness.submit(),
             Command::Sync => self.harness.journal.sync(&mut self.harness.out),
             Command::Steps(count) => {
@@ -284,10 +292,21 @@ impl World {
         let offset = self.model.next_offset();
         let brings = messages > 0 && size >= 2 * HEADER_SIZE;
         let messages = brings.then_some((offset, messages, offset));
-        let view = View(self.model.view);
-        self.model
-            .log
-            .push(self.harness.append_with(size, messages, view));
+        let model = &mut self.model;
+        // The journal itself may not know its head's checksum amid a deep truncation.
+        let parent = model.log.last().map_or(0, |last| checksum(last));
+        let op = Op(model.log.len() as u64 + 1);
+        let view = View(model.view);
+        let sketch = Sketch {
+            op,
+            parent,
+            size,
+            messages,
+            view,
+        };
+        model.log.push(prepare(sketch));
+        let appended = model.log.last().cloned().expect("just pushed");
+        self.harness.journal.append(appended);
     }
 
     fn truncate(&mut self, percent: usize) {

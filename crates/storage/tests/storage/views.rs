@@ -1,6 +1,6 @@
 //! Claims about the view store.
 
-use base::{GroupId, Op, ReplicaIndex, ShardIndex, View};
+use base::{Domain, GroupId, Op, Prng, ReplicaIndex, ShardIndex, View};
 use platform::{DiskError, DiskRequest, Outbox, Path};
 use storage::{FileIds, ViewStore, ViewStoreConfig, ViewStoreEvent, ViewsIdentity};
 
@@ -31,7 +31,7 @@ struct Harness {
 }
 
 impl Harness {
-    fn with(disk: Disk, boot_id: u128, identity: ViewsIdentity) -> Self {
+    fn opening(disk: Disk, boot_id: u128, identity: ViewsIdentity) -> Self {
         let mut out = Outbox::new();
         let directory = Path::from("shard-1");
         let config = ViewStoreConfig {
@@ -41,13 +41,17 @@ impl Harness {
             boot_id,
         };
         let store = ViewStore::open(config, &mut out);
-        let mut harness = Self {
+        Self {
             disk,
             store,
             files: FileIds::default(),
             out,
             events: Vec::new(),
-        };
+        }
+    }
+
+    fn with(disk: Disk, boot_id: u128, identity: ViewsIdentity) -> Self {
+        let mut harness = Self::opening(disk, boot_id, identity);
         harness.run();
         harness
     }
@@ -384,4 +388,116 @@ fn a_failed_sync_ends_the_store() {
     harness.put(1, 6);
     harness.run();
     assert_eq!(harness.events, []);
+}
+
+/// What a random walk knows of a store: per group, the newest view put and the newest durable.
+#[derive(Default)]
+struct Walk {
+    put: [u32; 4],
+    durable: [u32; 4],
+    boot_id: u128,
+    /// Whether a power loss has not been made good.
+    lost: bool,
+    /// Whether a clean stop was durable and nothing has started since.
+    clean: bool,
+}
+
+impl Walk {
+    fn observe(&mut self, harness: &mut Harness) {
+        for number in 0..4 {
+            let newest = newest(&harness.events, number as u64).unwrap_or(0);
+            self.durable[number] = self.durable[number].max(newest);
+        }
+        harness.events.clear();
+    }
+
+    /// Starts a process on what a crash has left, perhaps several times before it gets through.
+    fn start(&mut self, mut disk: Disk, prng: &mut Prng) -> Harness {
+        while prng.chance(1, 3) {
+            let steps = prng.below(14);
+            let mut harness = Harness::opening(disk, self.boot_id, identity());
+            for _ in 0..steps {
+                harness.step();
+            }
+            // A start that got through uses the mark up.
+            let recovered =
+                |event: &ViewStoreEvent| matches!(event, ViewStoreEvent::Recovered { .. });
+            self.clean &= !harness.events.iter().any(recovered);
+            disk = if prng.chance(1, 2) {
+                self.boot_id += 1;
+                self.lost |= !self.clean;
+                harness.power_loss()
+            } else {
+                harness.crash()
+            };
+        }
+        let mut harness = Harness::on(disk, self.boot_id);
+        if self.lost {
+            assert!(harness.power_lost());
+        }
+        self.clean = false;
+        for (number, (durable, put)) in (0..).zip(self.durable.iter().zip(self.put)) {
+            let view = harness.view(number).unwrap_or(0);
+            assert!(*durable <= view && view <= put, "group {number}");
+        }
+        harness.events.clear();
+        harness
+    }
+}
+
+/// Goal: whatever happens, no durable view is lost, none is invented, nothing is taken for damage,
+/// and a power loss is told. Method: random walks, with crashes also amid recovery.
+#[test]
+fn random_walks_lose_no_durable_view() {
+    for seed in 0..300 {
+        let mut prng = Prng::new(seed, Domain::Workload, 0);
+        let mut walk = Walk {
+            boot_id: 1,
+            ..Walk::default()
+        };
+        let mut harness = Harness::on(Disk::new(seed), 1);
+        for _ in 0..60 {
+            match prng.below(12) {
+                0..4 => {
+                    for _ in 0..prng.between(1, 200) {
+                        let number = prng.index(4);
+                        walk.put[number] += 1;
+                        let view = walk.put[number];
+                        harness
+                            .store
+                            .put(group(number as u64), View(view), View(view / 2));
+                    }
+                }
+                4..6 => harness.store.submit(&mut harness.out),
+                6 => {
+                    harness.store.trust_logs(&mut harness.out);
+                    harness.run();
+                    walk.lost = false;
+                }
+                7 => {
+                    harness.store.mark_clean(&mut harness.out);
+                    harness.run();
+                    walk.observe(&mut harness);
+                    walk.clean = !walk.lost;
+                    walk.boot_id += 1;
+                    harness = walk.start(harness.power_loss(), &mut prng);
+                }
+                8 => {
+                    walk.observe(&mut harness);
+                    harness = walk.start(harness.crash(), &mut prng);
+                }
+                9 => {
+                    walk.observe(&mut harness);
+                    walk.boot_id += 1;
+                    walk.lost = true;
+                    harness = walk.start(harness.power_loss(), &mut prng);
+                }
+                _ => {
+                    for _ in 0..prng.below(6) {
+                        harness.step();
+                    }
+                }
+            }
+        }
+    }
 }
