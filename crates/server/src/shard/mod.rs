@@ -55,8 +55,10 @@ pub struct Shard {
     logins: BTreeMap<u64, Ask>,
     gathers: BTreeMap<u64, Gather>,
     gathers_made: u64,
-    /// Letters that came before this shard could take them.
-    early: Vec<Letter>,
+    /// Letters that came before this shard could take them, with their writers.
+    early: Vec<(base::ShardIndex, Letter)>,
+    /// Whether the operator asked for a stop before this shard could take it.
+    stop_asked: bool,
     next_shard: u16,
     /// Round robin of sends that leave the partition to the server.
     turn: u32,
@@ -204,7 +206,7 @@ impl Shard {
 
     fn on_letter(&mut self, from: base::ShardIndex, letter: Letter) {
         if matches!(self.phase, Phase::Views) {
-            return self.early.push(letter);
+            return self.early.push((from, letter));
         }
         match letter {
             Letter::Request {
@@ -339,6 +341,9 @@ impl Shard {
 
     /// The end of a turn: one write per journal, one for the views, urgent news to the peers.
     fn submit(&mut self) {
+        if self.phase == Phase::Views {
+            return;
+        }
         for id in ::core::mem::take(&mut self.core.unsubmitted) {
             if let Some(hosted) = self.groups.get_mut(&id) {
                 hosted.submit(&mut self.core);

@@ -116,6 +116,7 @@ pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Out
         gathers: BTreeMap::new(),
         gathers_made: 0,
         early: Vec::new(),
+        stop_asked: false,
         next_shard: 0,
         turn: u32::MAX,
         flush_at: None,
@@ -184,9 +185,11 @@ impl Shard {
             self.phase = Phase::Serving;
             self.core.out.push(Effect::Ready);
         }
-        let own = self.core.config.shard;
-        for letter in ::core::mem::take(&mut self.early) {
-            self.on_letter(own, letter);
+        for (from, letter) in ::core::mem::take(&mut self.early) {
+            self.on_letter(from, letter);
+        }
+        if self.stop_asked {
+            self.stop();
         }
     }
 
@@ -275,9 +278,14 @@ impl Shard {
     }
 
     pub(super) fn stop(&mut self) {
-        if matches!(self.phase, Phase::Stopping | Phase::Stopped) {
-            return;
+        match self.phase {
+            Phase::Views => self.stop_asked = true,
+            Phase::Stopping | Phase::Stopped => {}
+            Phase::Metadata | Phase::Serving => self.begin_stop(),
         }
+    }
+
+    fn begin_stop(&mut self) {
         self.phase = Phase::Stopping;
         self.connections.close_all(&mut self.core.out);
         self.core.links.stop(&mut self.core.out);
