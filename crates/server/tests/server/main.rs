@@ -1,0 +1,16 @@
+//! One node against its clients, frame by frame: real shards over a disk in memory, with the
+//! connections plumbed by hand. Every test says what `wire.md` asks of the server and looks at
+//! the bytes that come back.
+
+mod client;
+mod disk;
+mod node;
+
+mod connections;
+mod consumers;
+mod lifecycle;
+mod messages;
+mod metadata;
+mod pressure;
+mod retries;
+mod sessions;

@@ -1,0 +1,440 @@
+//! A node: its shards, and everything a body does for them, one turn after the other.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use base::{Buffer, Bytes, Instant, ReplicaIndex, ShardIndex, Timestamp};
+use platform::{
+    Address, ConnectionId, DiskDone, DiskRequest, Effect, Event, Fatal, ListenerId, NetworkEvent,
+    Now, Outbox, Outcome, Token, Work,
+};
+use server::{Limits, NodeAddress, RootCredential, Shard, ShardConfig, Timing};
+
+use crate::disk::Disk;
+
+pub(crate) const CLUSTER: u128 = 0xC1;
+pub(crate) const USERNAME: &str = "iggy";
+pub(crate) const PASSWORD: &str = "secret";
+pub(crate) const CLIENT_PORT: u16 = 8090;
+
+/// Where the realtime clock starts, in microseconds.
+const EPOCH: u64 = 1_700_000_000_000_000;
+
+/// A client connection as the body sees it.
+#[derive(Default)]
+struct Socket {
+    shard: usize,
+    /// Sent by the client, not yet received by the shard.
+    arriving: VecDeque<u8>,
+    receive: Option<Buffer>,
+    /// Sent by the shard.
+    sent: Vec<u8>,
+    /// Whether the client takes what it is sent off the wire.
+    stalled: bool,
+    /// Sizes of sends that have not been told to be sent.
+    unsent: Vec<usize>,
+    closed: bool,
+}
+
+/// What a test may choose.
+#[derive(Clone, Default)]
+pub(crate) struct Options {
+    pub(crate) shards: usize,
+    pub(crate) limits: Limits,
+    pub(crate) timing: Timing,
+}
+
+pub(crate) struct Node {
+    options: Options,
+    pub(crate) shards: Vec<Shard>,
+    pub(crate) disk: Disk,
+    pub(crate) time: u64,
+    boot: u128,
+    starts: u64,
+    events: Vec<VecDeque<Event>>,
+    sockets: BTreeMap<ConnectionId, Socket>,
+    connections_made: u64,
+    /// Disk requests of these owners are executed only when they are let go.
+    pub(crate) hold: Option<fn(&DiskRequest) -> bool>,
+    held: Vec<(usize, Token, DiskRequest)>,
+    /// Passwords are verified only when this is off.
+    pub(crate) hold_logins: bool,
+    logins: Vec<(usize, Token, bool)>,
+    pub(crate) ready: usize,
+    pub(crate) stopped: usize,
+    pub(crate) halted: Option<Fatal>,
+}
+
+impl Node {
+    pub(crate) fn new(shards: usize) -> Self {
+        Self::with(Options {
+            shards,
+            ..Options::default()
+        })
+    }
+
+    pub(crate) fn with(options: Options) -> Self {
+        let mut node = Self {
+            options,
+            shards: Vec::new(),
+            disk: Disk::default(),
+            time: 0,
+            boot: 1,
+            starts: 0,
+            events: Vec::new(),
+            sockets: BTreeMap::new(),
+            connections_made: 0,
+            hold: None,
+            held: Vec::new(),
+            hold_logins: false,
+            logins: Vec::new(),
+            ready: 0,
+            stopped: 0,
+            halted: None,
+        };
+        node.start();
+        node
+    }
+
+    fn start(&mut self) {
+        self.starts += 1;
+        (self.ready, self.stopped) = (0, 0);
+        self.shards.clear();
+        let count = self.options.shards;
+        self.events = (0..count).map(|_| VecDeque::new()).collect();
+        for shard in 0..count {
+            let config = self.config(shard);
+            let mut out = Outbox::new();
+            let seed = self.starts;
+            let machine = Shard::new(config, seed, self.now(), &mut out);
+            self.shards.push(machine);
+            self.execute(shard, out);
+        }
+        self.run();
+    }
+
+    fn config(&self, shard: usize) -> ShardConfig {
+        let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        ShardConfig {
+            cluster: CLUSTER,
+            cluster_name: "single-node".into(),
+            replica: ReplicaIndex(0),
+            shard: ShardIndex(u16::try_from(shard).expect("few shards")),
+            shard_count: u16::try_from(self.options.shards).expect("few shards"),
+            nodes: vec![NodeAddress {
+                name: "node-0".into(),
+                client_host: "127.0.0.1".into(),
+                client_port: 0,
+                replica: address(9090),
+            }],
+            client_listen: address(0),
+            replica_listen: None,
+            boot_id: self.boot,
+            root: RootCredential {
+                username: USERNAME.into(),
+                hash: "the hash".into(),
+            },
+            limits: self.options.limits.clone(),
+            timing: self.options.timing.clone(),
+            observe: true,
+        }
+    }
+
+    /// The process dies and starts again; what was written stays.
+    pub(crate) fn crash(&mut self) {
+        self.sockets.clear();
+        self.held.clear();
+        self.logins.clear();
+        self.disk.crash();
+        self.start();
+    }
+
+    /// As [`Self::crash`], on another boot of the machine (which has lost nothing).
+    pub(crate) fn reboot(&mut self) {
+        self.boot += 1;
+        self.crash();
+    }
+
+    pub(crate) fn stop(&mut self) {
+        for events in &mut self.events {
+            events.push_back(Event::Stop);
+        }
+        self.run();
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        Now {
+            monotonic: Instant(self.time),
+            realtime: Timestamp(EPOCH + self.time),
+        }
+    }
+
+    /// Turns until there is nothing left to tell the shards.
+    pub(crate) fn run(&mut self) {
+        let mut turns = 0;
+        loop {
+            for shard in 0..self.shards.len() {
+                self.turn(shard);
+            }
+            if self.events.iter().all(VecDeque::is_empty) {
+                return;
+            }
+            turns += 1;
+            assert!(turns < 100_000, "the shards do not come to rest");
+        }
+    }
+
+    fn turn(&mut self, shard: usize) {
+        let now = self.now();
+        let mut out = Outbox::new();
+        for event in std::mem::take(&mut self.events[shard]) {
+            self.shards[shard].on_event(now, event, &mut out);
+        }
+        self.shards[shard].on_timers(now, &mut out);
+        self.execute(shard, out);
+    }
+
+    /// When the next timer is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.shards.iter().filter_map(Shard::deadline).min()
+    }
+
+    /// Lets time pass, timer by timer.
+    pub(crate) fn pass(&mut self, duration: Duration) {
+        let until = Instant(self.time) + duration;
+        while let Some(at) = self.deadline().filter(|at| *at <= until) {
+            self.time = self.time.max(at.0);
+            self.run();
+        }
+        self.time = until.0;
+        self.run();
+    }
+
+    /// Lets everything that has a timer happen.
+    pub(crate) fn settle(&mut self) {
+        self.pass(Duration::from_secs(60));
+    }
+
+    /// Executes what was held back.
+    pub(crate) fn let_go(&mut self) {
+        self.hold = None;
+        for (shard, token, request) in std::mem::take(&mut self.held) {
+            self.execute_disk(shard, token, request);
+        }
+        self.hold_logins = false;
+        for (shard, token, verified) in std::mem::take(&mut self.logins) {
+            self.tell_verified(shard, token, verified);
+        }
+        self.run();
+    }
+
+    pub(crate) fn held_count(&self) -> usize {
+        self.held.len()
+    }
+
+    fn execute(&mut self, shard: usize, out: Outbox) {
+        for effect in out {
+            match effect {
+                Effect::Disk { token, request } => {
+                    if self.hold.is_some_and(|hold| hold(&request)) {
+                        self.held.push((shard, token, request));
+                    } else {
+                        self.execute_disk(shard, token, request);
+                    }
+                }
+                Effect::Post { to, letter } => {
+                    let from = ShardIndex(u16::try_from(shard).expect("few shards"));
+                    assert!(from != to, "a shard writes to others only");
+                    self.events[usize::from(to.0)].push_back(Event::Letter { from, letter });
+                }
+                Effect::Compute { token, work } => {
+                    let Work::VerifyPassword { password, hash } = work;
+                    assert_eq!(hash, "the hash");
+                    let verified = password == PASSWORD;
+                    if self.hold_logins {
+                        self.logins.push((shard, token, verified));
+                    } else {
+                        self.tell_verified(shard, token, verified);
+                    }
+                }
+                Effect::Ready => self.ready += 1,
+                Effect::Stopped => self.stopped += 1,
+                Effect::Halt { fatal } => self.halted = Some(fatal),
+                Effect::Log { .. } => {}
+                effect => self.execute_network(shard, effect),
+            }
+        }
+    }
+
+    fn tell_verified(&mut self, shard: usize, token: Token, verified: bool) {
+        let outcome = Outcome::PasswordVerified(verified);
+        self.events[shard].push_back(Event::Computed { token, outcome });
+    }
+
+    fn execute_disk(&mut self, shard: usize, token: Token, request: DiskRequest) {
+        let result = self.disk.execute(shard, request);
+        let done = DiskDone { token, result };
+        self.events[shard].push_back(Event::Disk(done));
+    }
+
+    fn execute_network(&mut self, shard: usize, effect: Effect) {
+        let event = match effect {
+            Effect::Listen { listener, .. } => {
+                let address = Address::from((Ipv4Addr::LOCALHOST, CLIENT_PORT));
+                NetworkEvent::Listening { listener, address }
+            }
+            Effect::HandOver {
+                connection,
+                to,
+                received,
+                listener,
+            } => {
+                let to = usize::from(to.0);
+                self.sockets.get_mut(&connection).expect("known").shard = to;
+                let adopted = NetworkEvent::Adopted {
+                    listener,
+                    connection,
+                    peer: peer(),
+                    received,
+                };
+                return self.events[to].push_back(Event::Network(adopted));
+            }
+            Effect::Receive { connection, buffer } => {
+                let socket = self.socket(shard, connection);
+                assert!(socket.receive.is_none(), "one receive at a time");
+                socket.receive = Some(buffer);
+                return self.deliver(connection);
+            }
+            Effect::Send { connection, bytes } => {
+                let socket = self.socket(shard, connection);
+                socket.sent.extend_from_slice(&bytes);
+                let size = bytes.len();
+                if socket.stalled {
+                    return socket.unsent.push(size);
+                }
+                NetworkEvent::Sent { connection, size }
+            }
+            Effect::Close { connection } => {
+                let socket = self.socket(shard, connection);
+                socket.closed = true;
+                let about = |event: &Event| {
+                    matches!(event, Event::Network(
+                        NetworkEvent::Received { connection: id, .. }
+                        | NetworkEvent::Sent { connection: id, .. }
+                    ) if *id == connection)
+                };
+                return self.events[shard].retain(|event| !about(event));
+            }
+            effect => panic!("{effect:?} is not for one node"),
+        };
+        self.events[shard].push_back(Event::Network(event));
+    }
+
+    fn socket(&mut self, shard: usize, connection: ConnectionId) -> &mut Socket {
+        let socket = self.sockets.get_mut(&connection).expect("known");
+        assert_eq!(socket.shard, shard, "only its owner may name a connection");
+        assert!(!socket.closed, "a closed connection is not named again");
+        socket
+    }
+
+    /// Hands over bytes that have arrived, if the shard asked for them.
+    fn deliver(&mut self, connection: ConnectionId) {
+        let socket = self.sockets.get_mut(&connection).expect("known");
+        if socket.arriving.is_empty() {
+            return;
+        }
+        let Some(mut buffer) = socket.receive.take() else {
+            return;
+        };
+        let count = buffer.spare_mut().len().min(socket.arriving.len());
+        let bytes: Vec<u8> = socket.arriving.drain(..count).collect();
+        buffer.spare_mut()[..count].copy_from_slice(&bytes);
+        buffer.advance(count);
+        let received = NetworkEvent::Received { connection, buffer };
+        self.events[socket.shard].push_back(Event::Network(received));
+    }
+
+    /// A client connects.
+    pub(crate) fn connect(&mut self) -> ConnectionId {
+        self.connections_made += 1;
+        let connection = ConnectionId(self.connections_made);
+        self.sockets.insert(connection, Socket::default());
+        let accepted = NetworkEvent::Accepted {
+            listener: ListenerId::CLIENT,
+            connection,
+            peer: peer(),
+        };
+        self.events[0].push_back(Event::Network(accepted));
+        self.run();
+        connection
+    }
+
+    /// A client sends bytes.
+    pub(crate) fn send(&mut self, connection: ConnectionId, bytes: &[u8]) {
+        let socket = self.sockets.get_mut(&connection).expect("known");
+        if socket.closed {
+            return;
+        }
+        socket.arriving.extend(bytes);
+        self.deliver(connection);
+        self.run();
+    }
+
+    /// A client goes away.
+    pub(crate) fn disconnect(&mut self, connection: ConnectionId) {
+        let socket = self.sockets.get_mut(&connection).expect("known");
+        if !std::mem::replace(&mut socket.closed, true) {
+            let closed = NetworkEvent::Closed { connection };
+            self.events[socket.shard].push_back(Event::Network(closed));
+        }
+        self.run();
+    }
+
+    /// A client stops reading, or goes on.
+    pub(crate) fn stall(&mut self, connection: ConnectionId, stalled: bool) {
+        let socket = self.sockets.get_mut(&connection).expect("known");
+        socket.stalled = stalled;
+        if !stalled && !socket.closed {
+            for size in std::mem::take(&mut socket.unsent) {
+                let sent = NetworkEvent::Sent { connection, size };
+                self.events[socket.shard].push_back(Event::Network(sent));
+            }
+        }
+        self.run();
+    }
+
+    pub(crate) fn is_closed(&self, connection: ConnectionId) -> bool {
+        self.sockets[&connection].closed
+    }
+
+    /// Whether the shard waits for bytes of this connection.
+    pub(crate) fn is_read(&self, connection: ConnectionId) -> bool {
+        self.sockets[&connection].receive.is_some()
+    }
+
+    pub(crate) fn shard_of(&self, connection: ConnectionId) -> usize {
+        self.sockets[&connection].shard
+    }
+
+    /// The whole frames sent to a client since the last call.
+    pub(crate) fn frames(&mut self, connection: ConnectionId) -> Vec<Bytes> {
+        let socket = self.sockets.get_mut(&connection).expect("known");
+        let bytes = Bytes::copy_of(&std::mem::take(&mut socket.sent));
+        let mut frames = Vec::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            let size = wire::array(&bytes[at..], 48).map(u32::from_le_bytes);
+            let end = at + size.expect("a whole header") as usize;
+            frames.push(bytes.slice(at, end));
+            at = end;
+        }
+        frames
+    }
+}
+
+fn peer() -> Address {
+    Address::from((Ipv4Addr::LOCALHOST, 50_000))
+}
