@@ -102,7 +102,7 @@ impl Group {
     }
 
     /// The journal is as durable as the mode asks up to `op`.
-    pub fn on_durable(&mut self, op: Op, out: &mut Vec<Effect>) {
+    pub fn on_durable(&mut self, now: Instant, op: Op, out: &mut Vec<Effect>) {
         assert!(op <= self.log.op());
         self.durable = self.durable.max(op);
         if self.status == Status::Normal && self.log_view_durable == self.view {
@@ -113,6 +113,7 @@ impl Group {
                 self.send_prepare_ok(out);
             }
         }
+        self.finish_install(now, out);
         self.invariants();
     }
 

@@ -98,6 +98,7 @@ impl Group {
     pub fn on_repair(
         &mut self,
         now: Instant,
+        from: ReplicaIndex,
         view: View,
         header: &PrepareHeader,
         frame: Bytes,

@@ -345,7 +345,7 @@ impl Group {
     pub fn on_truncated(&mut self, now: Instant, op: Op, out: &mut Vec<Effect>) {
         if self.truncating == Some(op) {
             self.truncating = None;
-            self.continue_install(now, out);
+            self.finish_install(now, out);
         }
         self.invariants();
     }
@@ -356,8 +356,18 @@ impl Group {
         if install.vetted < install.op {
             return self.request_prepares(now, install.vetted.next(), install.op, out);
         }
+        self.finish_install(now, out);
+    }
+
+    /// Begins the view here once its log is complete and durable: with a durable `log_view` but a
+    /// shorter log, this replica would outrank after a crash those that hold the rest.
+    pub(crate) fn finish_install(&mut self, now: Instant, out: &mut Vec<Effect>) {
+        let Some(install) = self.install else { return };
+        if install.vetted < install.op {
+            return;
+        }
         assert_eq!(self.log.op(), install.op);
-        if self.truncating.is_some() {
+        if self.truncating.is_some() || self.durable < install.op {
             return;
         }
         self.install = None;

@@ -362,7 +362,7 @@ impl Hosted {
             let view = envelope.view;
             let kept = compact(prepare);
             return self.drive(core, |group, out| {
-                group.on_repair(now, view, &header, kept, out)
+                group.on_repair(now, from, view, &header, kept, out)
             });
         }
         self.drive(core, |group, out| {
@@ -496,12 +496,12 @@ impl Hosted {
                 JournalEvent::Written { op } => {
                     if !self.persisted {
                         core.unsynced.insert(self.id);
-                        self.drive(core, |group, out| group.on_durable(op, out));
+                        self.drive(core, |group, out| group.on_durable(now, op, out));
                     }
                 }
                 JournalEvent::Synced { op } => {
                     if self.persisted {
-                        self.drive(core, |group, out| group.on_durable(op, out));
+                        self.drive(core, |group, out| group.on_durable(now, op, out));
                     }
                 }
                 JournalEvent::Truncated { op } => {
