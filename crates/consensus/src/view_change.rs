@@ -243,9 +243,19 @@ impl Group {
         }
         let commit = votes().map(|vote| vote.commit).max().unwrap_or_default();
         self.commit_max = self.commit_max.max(commit);
+        // A quorum of trusted logs holds all that was committed; a log in doubt may have a later
+        // log_view and lack it. Without one, no replica may lose what it has applied.
+        let eligible = |vote: &Candidate| {
+            if quorum {
+                vote.trusted
+            } else {
+                vote.op >= commit
+            }
+        };
         let indexed = self.votes.iter().enumerate();
         let present = indexed.filter_map(|(index, vote)| Some((index, vote.as_ref()?)));
-        let (index, best) = choose(present).expect("at least this replica's own vote");
+        let present = present.filter(|(_, vote)| eligible(vote));
+        let (index, best) = choose(present).expect("the quorum, or whoever applied the most");
         let source = ReplicaIndex(u8::try_from(index).expect("at most seven replicas"));
         let (op, headers) = (best.op, best.headers.clone());
         self.begin_install(now, source, op, &headers, out);
@@ -321,6 +331,8 @@ impl Group {
             }
         }
         assert!(vetted >= commit, "a view's log holds all that is committed");
+        // Only after a loss can more have been committed than this log holds.
+        self.commit_max = self.commit_max.min(op);
         self.install = Some(Install { source, op, vetted });
         self.timeouts.clear(Timeout::DoViewChange);
         self.advance_commit(out);
