@@ -94,7 +94,7 @@ impl Group {
         });
     }
 
-    /// A peer whose log belongs to `view` sends one of its prepares; the frame is verified.
+    /// A peer, `from`, whose log belongs to `view` sends one of its prepares; the frame is verified.
     pub fn on_repair(
         &mut self,
         now: Instant,
@@ -104,12 +104,15 @@ impl Group {
         frame: Bytes,
         out: &mut Vec<Effect>,
     ) {
+        if from == self.config.replica || from.0 >= self.config.replica_count {
+            return self.ignore(Ignore::Stranger);
+        }
         if view != self.view {
             return self.ignore(Ignore::OlderView);
         }
         match self.status {
             Status::Normal => self.repair_normal(now, header, frame, out),
-            Status::ViewChange => self.repair_install(now, header, frame, out),
+            Status::ViewChange => self.repair_install(now, from, header, frame, out),
         }
         self.invariants();
     }
@@ -145,6 +148,7 @@ impl Group {
     fn repair_install(
         &mut self,
         now: Instant,
+        from: ReplicaIndex,
         header: &PrepareHeader,
         frame: Bytes,
         out: &mut Vec<Effect>,
@@ -152,6 +156,10 @@ impl Group {
         let Some(mut install) = self.install else {
             return self.ignore(Ignore::WrongStatus);
         };
+        // The logs of voters differ; an earlier incarnation may have asked another one.
+        if self.is_primary() && from != install.source {
+            return self.ignore(Ignore::CannotVouch);
+        }
         if header.op != install.vetted.next() || header.op > install.op {
             return self.ignore(Ignore::Duplicate);
         }
