@@ -1,8 +1,8 @@
 //! Views never step back: what a replica has said in a view it keeps to, across restarts.
 //!
 //! The evidence is what it *says*: frames on the wire and acknowledgements. A replica that has
-//! spoken in view v for a group (a vote, a log, an acknowledgement) never again speaks as a voter
-//! of an earlier view. What it thinks before it has written the view down does not count.
+//! spoken in view v for a group (its log, an acknowledgement) never again speaks in an earlier
+//! view. A start_view_change is a wish and binds nobody.
 //!
 //! Source: VR Revisited §8.2 and its erratum on `log_view`; `design.md` §5.
 
@@ -17,8 +17,6 @@ const CHECK: &str = "views";
 /// What a replica says in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Speech {
-    /// A vote for a view.
-    StartViewChange,
     /// Its log for a view.
     DoViewChange {
         /// The view its log belongs to.
@@ -70,7 +68,6 @@ impl Views {
         })?;
         spoken.view = view;
         match speech {
-            Speech::StartViewChange => {}
             Speech::DoViewChange { log_view } => {
                 ensure(
                     log_view >= spoken.log_view && log_view < view,
@@ -149,7 +146,6 @@ mod tests {
         };
         assert_eq!(say(&mut checker, 0, 0, Speech::Primary), Ok(()));
         assert_eq!(say(&mut checker, 1, 0, Speech::PrepareOk), Ok(()));
-        assert_eq!(say(&mut checker, 1, 1, Speech::StartViewChange), Ok(()));
         assert_eq!(say(&mut checker, 2, 1, log(0)), Ok(()));
         assert_eq!(say(&mut checker, 1, 1, Speech::Primary), Ok(()));
         assert_eq!(checker.view_changes(), 1);
