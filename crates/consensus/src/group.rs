@@ -140,6 +140,8 @@ pub struct Group {
     pub(crate) truncating: Option<Op>,
     /// Whether the log holds all this replica may have acknowledged.
     pub(crate) trusted: bool,
+    /// From where on a log in doubt holds all that again: the primary's head, once heard.
+    pub(crate) trusted_from: Option<Op>,
     /// Primary: up to where each replica has acknowledged, in this view.
     pub(crate) acked: [Op; REPLICAS_MAX],
     /// Primary: the head when the view began; it serves once all up to it is committed.
@@ -194,6 +196,7 @@ impl Group {
             log,
             truncating: None,
             trusted: true,
+            trusted_from: None,
             acked: [Op(0); REPLICAS_MAX],
             barrier: Op(0),
             abdicated: false,
@@ -343,7 +346,7 @@ impl Group {
             commit: self.log.commit(),
             checksum: self.log.checksum(),
             role: match self.status {
-                Status::Normal if self.abdicated => StatusRole::Abdicated,
+                Status::Normal if self.abdicated || self.suspicious => StatusRole::Abdicated,
                 Status::Normal if self.log_view_durable == self.view => StatusRole::Normal,
                 _ => StatusRole::ViewChange,
             },

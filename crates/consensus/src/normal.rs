@@ -105,6 +105,7 @@ impl Group {
     pub fn on_durable(&mut self, now: Instant, op: Op, out: &mut Vec<Effect>) {
         assert!(op <= self.log.op());
         self.durable = self.durable.max(op);
+        self.check_trust();
         if self.status == Status::Normal && self.log_view_durable == self.view {
             if self.is_primary() {
                 self.acked[usize::from(self.config.replica.0)] = self.durable;
@@ -213,8 +214,10 @@ impl Group {
         } else if self.is_primary() {
             match peer.role {
                 StatusRole::ViewChange => self.tell_view(from, out),
-                _ if peer.op < self.log.op() => self.touch(),
-                _ => {}
+                // A backup that suspects this primary is told that it is well.
+                StatusRole::Abdicated => self.touch(),
+                StatusRole::Normal if peer.op < self.log.op() => self.touch(),
+                StatusRole::Normal => {}
             }
         } else if from == self.primary() {
             match peer.role {
@@ -236,13 +239,24 @@ impl Group {
         };
         self.commit_max = self.commit_max.max(committed);
         self.advance_commit(out);
-        if self.log.op() >= primary.op {
-            self.trusted = true;
-        } else {
-            self.request_missing(now, out);
+        if !self.trusted {
+            self.trusted_from.get_or_insert(primary.op);
+            self.check_trust();
         }
+        self.request_missing(now, out);
         if primary.commit < self.durable {
             self.send_prepare_ok(out);
+        }
+    }
+
+    /// A log in doubt is trusted again once it durably holds what its primary held when it was
+    /// heard: all this replica may have acknowledged in the view. Not before: the trust outlives
+    /// a crash of the process, so what it rests on must too.
+    fn check_trust(&mut self) {
+        if self.trusted_from.is_some_and(|op| self.durable >= op) {
+            self.trusted_from = None;
+            self.trusted = true;
+            self.touch();
         }
     }
 

@@ -52,9 +52,11 @@ impl Group {
         self.suspect(now, out);
     }
 
+    /// The wish is withdrawn: the view has moved on or its primary is well.
     pub(crate) fn trust_primary(&mut self) {
         if self.suspicious {
             self.suspicious = false;
+            self.touch();
             self.wishes[usize::from(self.config.replica.0)] = View(0);
             self.timeouts.clear(Timeout::StartViewChange);
         }
@@ -123,6 +125,7 @@ impl Group {
         self.abdicated = false;
         self.target = Op(0);
         self.requested = Op(0);
+        self.trusted_from = None;
         self.votes = [const { None }; REPLICAS_MAX];
         self.acked = [Op(0); REPLICAS_MAX];
         self.timeouts.clear(Timeout::Repair);

@@ -15,7 +15,8 @@ pub enum StatusRole {
     Normal = 0,
     /// Between two views, or catching up with the log of its view.
     ViewChange = 1,
-    /// The primary of its view, which has restarted or hears no quorum and does not serve.
+    /// In normal operation, but it wishes for another view: a primary that has restarted or hears
+    /// no quorum and does not serve, or a backup that suspects the primary.
     Abdicated = 2,
 }
 
