@@ -410,6 +410,10 @@ impl Group {
     /// The primary's view is durable: it begins.
     pub(crate) fn announce_view(&mut self, out: &mut Vec<Effect>) {
         self.touch();
+        if !self.leads() {
+            // It has abdicated meanwhile: the view begins nowhere.
+            return;
+        }
         for to in self.others() {
             self.send_start_view(to, out);
         }
