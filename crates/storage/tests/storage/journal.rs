@@ -373,6 +373,35 @@ fn a_truncation_below_memory_brings_the_headers_back() {
 }
 
 #[test]
+fn a_deeper_truncation_overtakes_one_that_fetches_headers() {
+    let config = storage::JournalConfig {
+        tail_cache: 0,
+        ..config()
+    };
+    for steps in 0..6 {
+        let mut harness = Harness::new(config.clone());
+        let mut appended: Vec<_> = (0..400).map(|_| harness.append(300)).collect();
+        harness.submit();
+        harness.run();
+        harness.told();
+        harness.truncate_after(200);
+        for _ in 0..steps {
+            harness.step();
+        }
+        harness.truncate_after(50);
+        harness.run();
+        assert_eq!(harness.told().last(), Some(&"truncated 50".to_owned()));
+        appended.truncate(50);
+        appended.push(harness.write(300));
+        assert_eq!(
+            harness.reopen().recovered(),
+            appended,
+            "after {steps} steps"
+        );
+    }
+}
+
+#[test]
 fn a_deeper_truncation_overtakes_one_that_waits() {
     for steps in 0..10 {
         let mut harness = Harness::new(config());
