@@ -389,12 +389,15 @@ impl Group {
         self.status = Status::Normal;
         self.log_view = self.view;
         self.trusted = true;
-        self.trust_primary();
-        self.barrier = self.log.op();
-        self.votes = [const { None }; REPLICAS_MAX];
-        for timeout in Timeout::ALL {
+        for timeout in [Timeout::DoViewChange, Timeout::ViewChange, Timeout::Repair] {
             self.timeouts.clear(timeout);
         }
+        if self.is_primary() && !self.abdicated {
+            self.trust_primary();
+        }
+        // Otherwise a wish stands until the primary is heard: it may have died meanwhile.
+        self.barrier = self.log.op();
+        self.votes = [const { None }; REPLICAS_MAX];
         self.touch();
         out.push(Effect::RoleChanged);
         if base::planted::bug(8) && !self.is_primary() {
