@@ -1,0 +1,793 @@
+//! A cluster of groups in memory: links, journals and view stores as plain queues that only move
+//! when told, and the invariants that hold after every step.
+//!
+//! A journal is what is written (and, up to `synced`, safe from a power loss) and a queue of what
+//! is not; a crash keeps a prefix of the queue, as a real one may. A link is a FIFO that stands
+//! or is cut; a cut loses what is under way, and a new link begins with both sides' statuses.
+
+// Each test crate uses its own part of the cluster.
+#![allow(dead_code)]
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use base::{
+    Buffer, Bytes, ClientId, Domain, GroupId, Instant, Op, Prng, ReplicaIndex, Timestamp, View,
+};
+use consensus::{Effect, Group, GroupConfig, Quorums, Recovered, Timing};
+use wire::{
+    HEADER_SIZE, Operation,
+    replica::{Envelope, GroupStatus, Message, PrepareHeader},
+};
+
+const CLUSTER: u128 = 7;
+
+/// What counts as durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Written: a crash of the process keeps it, a power loss may not.
+    Replicated,
+    /// Synced.
+    Persisted,
+}
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crash {
+    /// What is written stays.
+    Process,
+    /// Only what is synced stays for certain.
+    Power,
+}
+
+#[derive(Clone, Debug)]
+enum DiskOp {
+    Append(PrepareHeader, Bytes),
+    Truncate(Op),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Letter {
+    Frame(Bytes),
+    Repair { view: View, prepare: Bytes },
+    Status(GroupStatus),
+}
+
+struct Read {
+    to: usize,
+    view: View,
+    from: Op,
+    until: Op,
+}
+
+/// One replica: its process, if it runs, and its disk.
+pub(crate) struct Node {
+    pub(crate) group: Option<Group>,
+    log: Vec<(PrepareHeader, Bytes)>,
+    synced: usize,
+    queue: VecDeque<DiskOp>,
+    views: VecDeque<(View, View)>,
+    /// The durable view and log_view.
+    pub(crate) stored: (View, View),
+    /// Whether a restart may trust the log: false from a power loss until it has caught up.
+    pub(crate) trusted: bool,
+    reads: VecDeque<Read>,
+    applied: Op,
+}
+
+pub(crate) struct Cluster {
+    pub(crate) mode: Mode,
+    pub(crate) now: Instant,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) prng: Prng,
+    links: BTreeMap<(usize, usize), VecDeque<Letter>>,
+    up: BTreeMap<(usize, usize), bool>,
+    /// Identity of every op that any replica has applied.
+    pub(crate) committed: BTreeMap<Op, u128>,
+    commit_view: View,
+    /// Whether a group has said that acknowledged ops may be gone: then they may.
+    pub(crate) loss: bool,
+    made: u64,
+    pub(crate) pipeline_max: usize,
+    repair_max: u64,
+    /// Events in words, if wanted.
+    pub(crate) trace: Option<Vec<String>>,
+}
+
+impl Cluster {
+    pub(crate) fn new(count: usize, mode: Mode, seed: u64) -> Self {
+        let mut prng = Prng::new(seed, Domain::Process, 99);
+        let repair_max = prng.between(1, 4);
+        let mut cluster = Self {
+            mode,
+            now: Instant(1_000_000),
+            nodes: Vec::new(),
+            links: BTreeMap::new(),
+            up: BTreeMap::new(),
+            committed: BTreeMap::new(),
+            commit_view: View(0),
+            loss: false,
+            made: 0,
+            pipeline_max: 4,
+            repair_max,
+            prng,
+            trace: None,
+        };
+        for index in 0..count {
+            cluster.nodes.push(Node {
+                group: None,
+                log: Vec::new(),
+                synced: 0,
+                queue: VecDeque::new(),
+                views: VecDeque::new(),
+                stored: (View(0), View(0)),
+                trusted: true,
+                reads: VecDeque::new(),
+                applied: Op(0),
+            });
+            for other in 0..count {
+                if other != index {
+                    cluster.links.insert((index, other), VecDeque::new());
+                    cluster.up.insert((index, other), true);
+                }
+            }
+        }
+        for index in 0..count {
+            let mut out = Vec::new();
+            let config = cluster.config(index);
+            let prng = cluster.fork(index);
+            let group = Group::create(config, View(0), cluster.now, prng, &mut out);
+            cluster.nodes[index].group = Some(group);
+            cluster.carry_out(index, out);
+        }
+        cluster
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    fn fork(&mut self, index: usize) -> Prng {
+        Prng::new(self.prng.next_u64(), Domain::Replica, index as u64)
+    }
+
+    fn config(&self, index: usize) -> GroupConfig {
+        GroupConfig {
+            group: GroupId(1024),
+            cluster: CLUSTER,
+            replica: replica(index),
+            replica_count: u8::try_from(self.count().max(index + 1)).expect("small"),
+            pipeline_max: self.pipeline_max,
+            repair_max: self.repair_max,
+            timing: Timing {
+                view_change_retry: Duration::from_millis(200),
+                view_change: Duration::from_millis(800),
+                repair_retry: Duration::from_millis(100),
+            },
+        }
+    }
+
+    pub(crate) fn say(&mut self, line: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("  {}", line()));
+        }
+    }
+
+    pub(crate) fn act(&mut self, index: usize, act: impl FnOnce(&mut Group, &mut Vec<Effect>)) {
+        let mut out = Vec::new();
+        let Some(group) = &mut self.nodes[index].group else {
+            return;
+        };
+        act(group, &mut out);
+        self.carry_out(index, out);
+    }
+
+    fn carry_out(&mut self, index: usize, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Send { to, frame } => self.send(index, usize::from(to.0), frame),
+                Effect::Append { prepare } => {
+                    let header = PrepareHeader::verify(&prepare).expect("sealed");
+                    self.nodes[index]
+                        .queue
+                        .push_back(DiskOp::Append(header, prepare));
+                }
+                Effect::TruncateAfter { op } => self.truncate(index, op),
+                Effect::PersistView { view, log_view } => {
+                    self.check_log_is_durable(index, view, log_view);
+                    self.nodes[index].views.push_back((view, log_view));
+                    self.say(|| format!("{index} stores view {} log_view {}", view.0, log_view.0));
+                }
+                Effect::Commit { prepare } => self.commit(index, &prepare),
+                Effect::ServePrepares {
+                    to,
+                    view,
+                    from,
+                    until,
+                } => {
+                    let to = usize::from(to.0);
+                    self.nodes[index].reads.push_back(Read {
+                        to,
+                        view,
+                        from,
+                        until,
+                    });
+                }
+                Effect::RoleChanged => {}
+                Effect::LossPossible => {
+                    self.loss = true;
+                    self.say(|| format!("{index} says that ops may be lost"));
+                }
+            }
+        }
+        self.invariants();
+    }
+
+    /// A log belongs to a view only once it is durable: else a crash leaves a log that outranks
+    /// longer ones and lacks their ops.
+    fn check_log_is_durable(&self, index: usize, view: View, log_view: View) {
+        let node = &self.nodes[index];
+        if view == log_view && node.stored.1 < log_view {
+            assert!(
+                node.queue.is_empty(),
+                "{index} stores log_view {log_view:?} before its log is written"
+            );
+            if self.mode == Mode::Persisted {
+                assert_eq!(node.synced, node.log.len(), "log_view before the sync");
+            }
+        }
+    }
+
+    fn truncate(&mut self, index: usize, op: Op) {
+        self.say(|| format!("{index} cuts its log after {}", op.0));
+        let queue = &mut self.nodes[index].queue;
+        queue.retain(|entry| match entry {
+            DiskOp::Append(header, _) => header.op <= op,
+            DiskOp::Truncate(pending) => *pending < op,
+        });
+        queue.push_back(DiskOp::Truncate(op));
+    }
+
+    fn commit(&mut self, index: usize, prepare: &Bytes) {
+        let header = PrepareHeader::verify(prepare).expect("sealed");
+        let node = &mut self.nodes[index];
+        assert_eq!(header.op, node.applied.next(), "in order, each once");
+        node.applied = header.op;
+        let known = self.committed.insert(header.op, header.checksum);
+        assert!(
+            self.loss || known.is_none_or(|known| known == header.checksum),
+            "{index} commits another {:?}",
+            header.op
+        );
+        self.say(|| format!("{index} commits {}", header.op.0));
+    }
+
+    fn send(&mut self, from: usize, to: usize, frame: Bytes) {
+        let envelope = Envelope::decode(&frame).expect("sealed");
+        let node = &self.nodes[from];
+        if let Ok((_, message)) = Message::decode(&frame) {
+            match &message {
+                Message::PrepareOk { op, checksum, .. } => {
+                    assert!(op.0 <= self.durable(from), "{from} acks what is not durable");
+                    let held = &node.log[index_of(*op)].0;
+                    assert_eq!(held.checksum, *checksum, "{from} acks what it does not hold");
+                    assert_eq!(node.stored.1, envelope.view, "{from} acks in a volatile view");
+                }
+                Message::DoViewChange { log_view, .. } => {
+                    assert_eq!(node.stored.0, envelope.view, "{from} votes in a volatile view");
+                    assert!(*log_view <= node.stored.1, "{from} claims a volatile log_view");
+                }
+                Message::StartView { .. } => {
+                    assert_eq!(node.stored.1, envelope.view, "{from} begins a volatile view");
+                }
+                _ => {}
+            }
+        }
+        self.post(from, to, Letter::Frame(frame));
+    }
+
+    fn post(&mut self, from: usize, to: usize, letter: Letter) {
+        if self.up[&(from, to)] {
+            if !matches!(letter, Letter::Status(_)) {
+                self.say(|| format!("{from} > {to} {}", describe(&letter)));
+            }
+            let link = self.links.get_mut(&(from, to)).expect("all pairs");
+            link.push_back(letter);
+        }
+    }
+
+    /// Ops that are as durable as the mode asks.
+    fn durable(&self, index: usize) -> u64 {
+        let node = &self.nodes[index];
+        match self.mode {
+            Mode::Replicated => node.log.len() as u64,
+            Mode::Persisted => node.synced as u64,
+        }
+    }
+
+    /// The primary `index` prepares an op, if it may.
+    pub(crate) fn prepare(&mut self, index: usize) -> bool {
+        let able = |group: &Group| group.can_prepare();
+        if !self.nodes[index].group.as_ref().is_some_and(able) {
+            return false;
+        }
+        self.made += 1;
+        let made = self.made;
+        self.act(index, |group, out| {
+            let slot = group.next_slot();
+            let mut buffer = Buffer::zeroed(HEADER_SIZE);
+            let header = PrepareHeader {
+                checksum: 0,
+                checksum_body: 0,
+                cluster: CLUSTER,
+                size: 0,
+                view: slot.view,
+                replica: group.primary(),
+                parent: slot.parent,
+                client: ClientId(1),
+                group: group.id(),
+                op: slot.op,
+                commit: slot.commit,
+                timestamp: Timestamp(made),
+                request: made,
+                session: 1,
+                request_checksum: 0,
+                user: 0,
+                operation: Operation::Noop,
+            };
+            header.seal_into(buffer.as_mut_slice());
+            let frame = buffer.freeze();
+            let header = PrepareHeader::verify(&frame).expect("just sealed");
+            group.prepare(header, frame, out);
+        });
+        true
+    }
+
+    /// Delivers the oldest letter of a link.
+    pub(crate) fn deliver(&mut self, from: usize, to: usize) -> bool {
+        let link = self.links.get_mut(&(from, to)).expect("all pairs");
+        let Some(letter) = link.pop_front() else {
+            return false;
+        };
+        let now = self.now;
+        match letter {
+            Letter::Status(status) => self.act(to, |group, out| {
+                group.on_status(now, replica(from), &status, out);
+            }),
+            Letter::Repair { view, prepare } => {
+                let header = PrepareHeader::verify(&prepare).expect("sealed");
+                self.act(to, |group, out| {
+                    group.on_repair(now, replica(from), view, &header, prepare, out);
+                });
+            }
+            Letter::Frame(frame) => {
+                if let Ok(header) = PrepareHeader::verify(&frame) {
+                    self.act(to, |group, out| {
+                        group.on_prepare(now, replica(from), &header, frame, out);
+                    });
+                } else {
+                    let (envelope, message) = Message::decode(&frame).expect("ours");
+                    self.act(to, |group, out| {
+                        group.on_message(now, &envelope, message, out);
+                    });
+                }
+            }
+        }
+        true
+    }
+
+    /// Loses the oldest letter of a link, as a full queue does.
+    pub(crate) fn lose(&mut self, from: usize, to: usize) -> bool {
+        let link = self.links.get_mut(&(from, to)).expect("all pairs");
+        link.pop_front().is_some()
+    }
+
+    /// Cuts a link, one way; what is under way is lost.
+    pub(crate) fn cut(&mut self, from: usize, to: usize) {
+        self.up.insert((from, to), false);
+        self.links.get_mut(&(from, to)).expect("all pairs").clear();
+    }
+
+    /// A new link between two replicas; both tell where they stand.
+    pub(crate) fn connect(&mut self, a: usize, b: usize) {
+        if self.nodes[a].group.is_none() || self.nodes[b].group.is_none() {
+            return;
+        }
+        for (from, to) in [(a, b), (b, a)] {
+            self.links.get_mut(&(from, to)).expect("all pairs").clear();
+            self.up.insert((from, to), true);
+            let status = self.nodes[from].group.as_ref().and_then(Group::status);
+            if let Some(status) = status {
+                self.post(from, to, Letter::Status(status));
+            }
+        }
+    }
+
+    pub(crate) fn heartbeat(&mut self, index: usize) -> bool {
+        let Some(group) = &mut self.nodes[index].group else {
+            return false;
+        };
+        let changed = group.take_status_changed();
+        let Some(status) = group.status().filter(|_| changed) else {
+            return false;
+        };
+        for to in 0..self.count() {
+            if to != index {
+                self.post(index, to, Letter::Status(status));
+            }
+        }
+        true
+    }
+
+    /// The journal does the first thing in its queue.
+    pub(crate) fn write(&mut self, index: usize) -> bool {
+        let Some(op) = self.nodes[index].queue.pop_front() else {
+            return false;
+        };
+        let now = self.now;
+        self.put(index, op.clone());
+        match op {
+            DiskOp::Append(header, _) => {
+                if self.mode == Mode::Replicated {
+                    self.act(index, |group, out| group.on_durable(now, header.op, out));
+                }
+            }
+            DiskOp::Truncate(op) => self.act(index, |group, out| group.on_truncated(now, op, out)),
+        }
+        true
+    }
+
+    fn put(&mut self, index: usize, op: DiskOp) {
+        let node = &mut self.nodes[index];
+        match op {
+            DiskOp::Append(header, frame) => {
+                let parent = node.log.last().map_or(0, |(header, _)| header.checksum);
+                assert_eq!(header.parent, parent, "the log on disk is a chain");
+                assert_eq!(header.op.0, node.log.len() as u64 + 1);
+                node.log.push((header, frame));
+            }
+            DiskOp::Truncate(op) => {
+                node.log.truncate(usize::try_from(op.0).expect("small"));
+                node.synced = node.synced.min(node.log.len());
+            }
+        }
+    }
+
+    /// What is written becomes safe from a power loss.
+    pub(crate) fn sync(&mut self, index: usize) -> bool {
+        let node = &mut self.nodes[index];
+        if node.group.is_none() || node.synced == node.log.len() {
+            return false;
+        }
+        // What a truncation in the queue is about to take away is not told.
+        let limit = node.queue.iter().fold(node.log.len(), |limit, op| match op {
+            DiskOp::Truncate(op) => limit.min(usize::try_from(op.0).expect("small")),
+            DiskOp::Append(..) => limit,
+        });
+        node.synced = node.log.len();
+        let told = Op(node.synced.min(limit) as u64);
+        let now = self.now;
+        if self.mode == Mode::Persisted {
+            self.act(index, |group, out| group.on_durable(now, told, out));
+        }
+        true
+    }
+
+    /// The view store does the first thing in its queue.
+    pub(crate) fn store(&mut self, index: usize) -> bool {
+        let node = &mut self.nodes[index];
+        let Some((view, log_view)) = node.views.pop_front() else {
+            return false;
+        };
+        node.stored = (view, log_view);
+        let now = self.now;
+        self.act(index, |group, out| {
+            group.on_view_durable(now, view, log_view, out)
+        });
+        true
+    }
+
+    /// Answers the oldest request for prepares.
+    pub(crate) fn serve(&mut self, index: usize) -> bool {
+        let Some(read) = self.nodes[index].reads.pop_front() else {
+            return false;
+        };
+        let node = &self.nodes[index];
+        let vouches = |group: &Group| group.vouches(read.view);
+        if !node.group.as_ref().is_some_and(vouches) {
+            return true;
+        }
+        let mut log = node.log.clone();
+        for op in &node.queue {
+            match op {
+                DiskOp::Append(header, frame) => log.push((*header, frame.clone())),
+                DiskOp::Truncate(op) => log.truncate(usize::try_from(op.0).expect("small")),
+            }
+        }
+        let range = read.from..=read.until;
+        for (_, prepare) in log.iter().filter(|(header, _)| range.contains(&header.op)) {
+            let prepare = prepare.clone();
+            let view = read.view;
+            self.post(index, read.to, Letter::Repair { view, prepare });
+        }
+        true
+    }
+
+    pub(crate) fn timers(&mut self, index: usize) {
+        let now = self.now;
+        let due = |group: &Group| group.deadline().is_some_and(|at| at <= now);
+        if self.nodes[index].group.as_ref().is_some_and(due) {
+            self.act(index, |group, out| group.on_timers(now, out));
+        }
+    }
+
+    /// The replica takes its primary for dead.
+    pub(crate) fn suspect(&mut self, index: usize) {
+        let now = self.now;
+        self.act(index, |group, out| {
+            if !group.is_primary() {
+                group.suspect(now, out);
+            }
+        });
+    }
+
+    /// Ends a process. Of what the disks had not done yet a prefix may be done: `kept` entries.
+    pub(crate) fn crash(&mut self, index: usize, crash: Crash, kept: usize) {
+        self.nodes[index].group = None;
+        self.nodes[index].reads.clear();
+        for _ in 0..kept {
+            if let Some(op) = self.nodes[index].queue.pop_front() {
+                self.put(index, op);
+            }
+            let node = &mut self.nodes[index];
+            if let Some(pair) = node.views.pop_front() {
+                node.stored = pair;
+            }
+        }
+        let node = &mut self.nodes[index];
+        node.queue.clear();
+        node.views.clear();
+        if crash == Crash::Power {
+            let extra = node.log.len() - node.synced;
+            node.log.truncate(node.synced + kept.min(extra));
+            node.trusted &= self.mode == Mode::Persisted;
+            // Alone there is nobody to ask.
+            self.loss |= self.mode == Mode::Replicated && self.nodes.len() == 1;
+        }
+        let node = &mut self.nodes[index];
+        node.synced = node.synced.min(node.log.len());
+        for other in 0..self.count() {
+            if other != index {
+                self.cut(other, index);
+                // What it has sent may still arrive, until a new link takes the old one's place.
+                self.up.insert((index, other), false);
+            }
+        }
+    }
+
+    /// Starts the process again, from its disk; its links come up.
+    pub(crate) fn restart(&mut self, index: usize) {
+        if self.nodes[index].group.is_some() {
+            return;
+        }
+        let config = self.config(index);
+        let prng = self.fork(index);
+        let node = &mut self.nodes[index];
+        // Recovery syncs what it has read, so that it stays true.
+        node.synced = node.log.len();
+        let headers: Vec<PrepareHeader> = node.log.iter().map(|(header, _)| *header).collect();
+        let commit = headers.iter().map(|header| header.commit).max();
+        let commit = commit.unwrap_or_default();
+        let skip = usize::try_from(commit.0).expect("small");
+        let suffix = node.log[skip..].iter().map(|(_, frame)| frame.clone());
+        let (view, log_view) = node.stored;
+        let recovered = Recovered {
+            view,
+            log_view,
+            commit,
+            headers,
+            suffix: suffix.collect(),
+            trusted: node.trusted,
+        };
+        node.applied = commit;
+        let mut out = Vec::new();
+        let group = Group::recover(config, recovered, self.now, prng, &mut out);
+        self.nodes[index].group = Some(group);
+        self.carry_out(index, out);
+        for other in 0..self.count() {
+            if other != index {
+                self.connect(index, other);
+            }
+        }
+    }
+
+    /// Moves everything that can move, with heartbeats, until nothing does or `rounds` are over.
+    pub(crate) fn run(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            let mut moved = false;
+            for index in 0..self.count() {
+                while self.write(index) | self.sync(index) | self.store(index) | self.serve(index) {
+                    moved = true;
+                }
+                self.heartbeat(index);
+                for to in 0..self.count() {
+                    while to != index && self.deliver(index, to) {
+                        moved = true;
+                    }
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// Lets time pass in steps of 50 ms, running after each.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now = self.now + Duration::from_millis(50);
+            for index in 0..self.count() {
+                self.timers(index);
+            }
+            self.run(8);
+        }
+    }
+
+    /// Everything restarts and reconnects; asserts that the cluster converges on one log with
+    /// all that was committed, and commits a fresh op.
+    pub(crate) fn heal(&mut self) {
+        for index in 0..self.count() {
+            self.restart(index);
+        }
+        for a in 0..self.count() {
+            for b in a + 1..self.count() {
+                self.connect(a, b);
+            }
+        }
+        let committed = self.committed.last_key_value().map_or(Op(0), |(op, _)| *op);
+        let mut fresh = false;
+        for _ in 0..400 {
+            self.pass(Duration::from_millis(50));
+            let serving = |node: &Node| node.group.as_ref().is_some_and(Group::is_serving);
+            let primary = self.nodes.iter().position(serving);
+            if let Some(primary) = primary.filter(|_| !fresh) {
+                fresh = self.prepare(primary);
+            }
+            if fresh && self.has_converged() {
+                let head = self.nodes[0].applied;
+                assert!(self.loss || head > committed, "the fresh op is new");
+                return;
+            }
+        }
+        panic!("did not converge:\n{}", self.state());
+    }
+
+    fn has_converged(&self) -> bool {
+        let groups = || self.nodes.iter().flat_map(|node| &node.group);
+        let first = groups().next().expect("all run");
+        groups().all(|group| {
+            group.is_normal()
+                && group.view() == first.view()
+                && group.checksum() == first.checksum()
+                && group.commit() == group.op()
+                && group.op() == first.op()
+        })
+    }
+
+    /// Trust is remembered; a primary that serves holds all that was ever committed.
+    fn invariants(&mut self) {
+        for index in 0..self.count() {
+            let node = &mut self.nodes[index];
+            let Some(group) = &node.group else { continue };
+            if group.is_trusted() && !node.trusted {
+                node.trusted = true;
+            }
+            if !group.is_serving() {
+                continue;
+            }
+            let (view, applied) = (group.view(), group.commit());
+            if view < self.commit_view {
+                continue;
+            }
+            self.commit_view = view;
+            if self.loss {
+                continue;
+            }
+            let highest = self.committed.last_key_value().map_or(Op(0), |(op, _)| *op);
+            assert!(applied >= highest, "{index} serves view {view:?} without {highest:?}");
+        }
+    }
+
+    /// Where all replicas stand, one line each.
+    pub(crate) fn state(&self) -> String {
+        let mut lines = Vec::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            let disk: Vec<String> = node.log.iter().map(|(header, _)| name(header)).collect();
+            let disk = disk.join(" ");
+            lines.push(match &node.group {
+                None => format!("  {index} down, disk [{disk}]"),
+                Some(group) => {
+                    let role = match (group.is_normal(), group.is_primary()) {
+                        (false, _) => "view change",
+                        (true, true) if group.is_serving() => "primary",
+                        (true, true) => "primary, not serving",
+                        (true, false) => "backup",
+                    };
+                    let doubt = if group.is_trusted() { "" } else { " untrusted" };
+                    format!(
+                        "  {index} view {} log_view {} op {} commit {} {role}{doubt}, disk [{disk}]",
+                        group.view().0,
+                        group.log_view().0,
+                        group.op().0,
+                        group.commit().0
+                    )
+                }
+            });
+        }
+        lines.join("\n")
+    }
+
+    /// Replicas whose logs a power loss has put in doubt.
+    pub(crate) fn doubted(&self) -> usize {
+        self.nodes.iter().filter(|node| !node.trusted).count()
+    }
+
+    pub(crate) fn spare(&self) -> usize {
+        let count = u8::try_from(self.count()).expect("small");
+        self.count() - usize::from(Quorums::new(count).view_change)
+    }
+}
+
+pub(crate) fn replica(index: usize) -> ReplicaIndex {
+    ReplicaIndex(u8::try_from(index).expect("small"))
+}
+
+fn index_of(op: Op) -> usize {
+    usize::try_from(op.0 - 1).expect("small")
+}
+
+/// An op and the view it was first prepared in.
+fn name(header: &PrepareHeader) -> String {
+    format!("{}v{}", header.op.0, header.view.0)
+}
+
+fn describe(letter: &Letter) -> String {
+    let frame = match letter {
+        Letter::Status(status) => return format!("status {:?}", status.role),
+        Letter::Repair { view, prepare } => {
+            let header = PrepareHeader::decode(prepare).expect("ours");
+            return format!("repair {} in view {}", name(&header), view.0);
+        }
+        Letter::Frame(frame) => frame,
+    };
+    if let Ok(header) = PrepareHeader::verify(frame) {
+        return format!("prepare {} commit {}", name(&header), header.commit.0);
+    }
+    let (envelope, message) = Message::decode(frame).expect("ours");
+    let view = envelope.view.0;
+    match message {
+        Message::PrepareOk { op, .. } => format!("prepare_ok {} view {view}", op.0),
+        Message::StartViewChange { .. } => format!("start_view_change {view}"),
+        Message::DoViewChange {
+            op,
+            commit,
+            log_view,
+            trusted,
+            ..
+        } => {
+            let doubt = if trusted { "" } else { " untrusted" };
+            format!(
+                "do_view_change {view} log_view {} op {} commit {}{doubt}",
+                log_view.0, op.0, commit.0
+            )
+        }
+        Message::StartView { op, commit, .. } => {
+            format!("start_view {view} op {} commit {}", op.0, commit.0)
+        }
+        Message::RequestPrepares { from, to, .. } => format!("request {}..={}", from.0, to.0),
+        Message::RepairPrepare { .. } | Message::Heartbeat { .. } => unreachable!("letters"),
+    }
+}

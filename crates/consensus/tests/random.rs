@@ -1,0 +1,138 @@
+//! Seeded chaos: random delivery, loss, cuts, crashes, restarts and suspicions on one to five
+//! replicas; the invariants of `cluster` hold after every step, and once all is well again the
+//! cluster converges and commits a fresh op.
+
+mod cluster;
+
+use std::{panic, time::Duration};
+
+use base::{Domain, Prng};
+use cluster::{Cluster, Crash, Mode};
+
+/// What may happen in a run.
+#[derive(Clone, Copy, Debug)]
+struct Chaos {
+    mode: Mode,
+    /// More replicas may lose power than the group can miss.
+    reckless: bool,
+}
+
+/// Runs one seed.
+fn run(seed: u64, chaos: Chaos) {
+    let mut prng = Prng::new(seed, Domain::Workload, 0);
+    let count = prng.between(1, 5);
+    let count = usize::try_from(count).expect("small");
+    let mut cluster = Cluster::new(count, chaos.mode, seed);
+    // Some runs are calm, some wild.
+    let trouble = prng.between(1, 12);
+    let lossy = prng.chance(1, 2);
+    for _ in 0..prng.between(100, 900) {
+        step(&mut cluster, &mut prng, chaos, trouble, lossy);
+    }
+    cluster.heal();
+}
+
+fn step(cluster: &mut Cluster, prng: &mut Prng, chaos: Chaos, trouble: u64, lossy: bool) {
+    let count = cluster.count();
+    let index = prng.index(count);
+    let other = (index + 1 + prng.index(count.max(2) - 1)) % count;
+    let pair = other != index;
+    match prng.below(100) {
+        0..=34 if pair => {
+            for _ in 0..prng.between(1, 4) {
+                cluster.deliver(index, other);
+            }
+        }
+        35..=49 => drop(cluster.write(index)),
+        50..=55 => drop(cluster.sync(index)),
+        56..=65 => drop(cluster.store(index)),
+        66..=71 => drop(cluster.serve(index)),
+        72..=78 => drop(cluster.prepare(index)),
+        79..=83 => drop(cluster.heartbeat(index)),
+        84..=87 => {
+            cluster.now = cluster.now + Duration::from_millis(prng.between(1, 200));
+            for index in 0..count {
+                cluster.timers(index);
+            }
+        }
+        88..=89 if pair && lossy => drop(cluster.lose(index, other)),
+        _ if prng.below(12) < trouble => upset(cluster, prng, chaos, index, other),
+        _ => cluster.run(1),
+    }
+}
+
+/// Something goes wrong.
+fn upset(cluster: &mut Cluster, prng: &mut Prng, chaos: Chaos, index: usize, other: usize) {
+    let now = cluster.now;
+    let pair = other != index;
+    match prng.below(10) {
+        0 | 1 => cluster.suspect(index),
+        2 => cluster.act(index, |group, out| group.abdicate(now, out)),
+        3 if pair => cluster.connect(index, other),
+        4 if pair => cluster.cut(index, other),
+        5 | 6 => cluster.restart(index),
+        7 => {
+            let kept = usize::try_from(prng.below(4)).expect("small");
+            cluster.crash(index, Crash::Process, kept);
+        }
+        8 => {
+            let doubted = cluster.doubted() + usize::from(cluster.nodes[index].trusted);
+            let safe = chaos.mode == Mode::Persisted || doubted <= cluster.spare();
+            if safe || chaos.reckless {
+                let kept = usize::try_from(prng.below(4)).expect("small");
+                cluster.crash(index, Crash::Power, kept);
+            }
+        }
+        _ => {
+            for index in 0..cluster.count() {
+                cluster.restart(index);
+            }
+        }
+    }
+}
+
+/// Runs many seeds and names the first that fails.
+fn run_all(chaos: Chaos, seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        if panic::catch_unwind(|| run(seed, chaos)).is_err() {
+            panic!("seed {seed} of {chaos:?}");
+        }
+    }
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    match std::env::var("CONSENSUS_SEEDS") {
+        Ok(count) => 0..count.parse().expect("a number"),
+        Err(_) => 0..400,
+    }
+}
+
+const PERSISTED: Chaos = Chaos {
+    mode: Mode::Persisted,
+    reckless: false,
+};
+
+const REPLICATED: Chaos = Chaos {
+    mode: Mode::Replicated,
+    reckless: false,
+};
+
+const RECKLESS: Chaos = Chaos {
+    mode: Mode::Replicated,
+    reckless: true,
+};
+
+#[test]
+fn persisted_logs_stay_one_and_complete() {
+    run_all(PERSISTED, seeds());
+}
+
+#[test]
+fn replicated_logs_stay_one_and_complete_while_enough_keep_power() {
+    run_all(REPLICATED, seeds());
+}
+
+#[test]
+fn after_losing_power_everywhere_the_cluster_still_converges() {
+    run_all(RECKLESS, seeds());
+}
