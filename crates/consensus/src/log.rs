@@ -14,7 +14,8 @@ use wire::replica::PrepareHeader;
 /// The in-memory end of a log.
 #[derive(Debug)]
 pub(crate) struct Log {
-    /// The newest headers, ascending, ending at the head; at least those after `commit`.
+    /// The newest headers, ascending, ending at the head; at least those from `commit` on, so that
+    /// the head keeps its header when all after `commit` is cut.
     headers: VecDeque<PrepareHeader>,
     /// The frames after `commit`.
     suffix: VecDeque<Bytes>,
@@ -76,10 +77,7 @@ impl Log {
 
     /// The newest headers, at most the window, ascending.
     pub(crate) fn newest(&self) -> Vec<PrepareHeader> {
-        let skip = self
-            .headers
-            .len()
-            .saturating_sub(self.window.max(self.suffix.len()));
+        let skip = self.headers.len().saturating_sub(self.keep());
         self.headers.iter().skip(skip).copied().collect()
     }
 
@@ -123,16 +121,20 @@ impl Log {
     }
 
     fn trim(&mut self) {
-        let keep = self.window.max(self.suffix.len());
-        while self.headers.len() > keep {
+        while self.headers.len() > self.keep() {
             self.headers.pop_front();
         }
+    }
+
+    fn keep(&self) -> usize {
+        self.window.max(self.suffix.len() + 1)
     }
 
     pub(crate) fn invariants(&self) {
         assert!(self.commit <= self.op);
         assert_eq!(self.suffix.len() as u64, self.op.0 - self.commit.0);
         assert!(self.headers.len() >= self.suffix.len());
+        assert!(self.op == Op(0) || !self.headers.is_empty());
         if let Some(head) = self.headers.back() {
             assert_eq!(head.op, self.op);
             assert_eq!(head.checksum, self.checksum);
