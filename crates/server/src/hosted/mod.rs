@@ -148,8 +148,13 @@ impl Hosted {
 
     /// Whether everything is as durable as it will get.
     pub(crate) fn is_at_rest(&self) -> bool {
-        let running = matches!(self.state, State::Running(_));
-        !running || self.journal.is_quiet() && self.journal.synced_op() == self.journal.written_op()
+        match self.state {
+            State::Running(_) => {
+                self.journal.is_quiet() && self.journal.synced_op() == self.journal.written_op()
+            }
+            State::Recovering(_) | State::Founding(_) => false,
+            State::Removing => true,
+        }
     }
 
     /// Lets the group speak, if it runs: `act` adds to the effects, which are then carried out.
@@ -488,6 +493,10 @@ impl Hosted {
     fn on_journal(&mut self, events: Vec<JournalEvent>, core: &mut Core) {
         let now = core.now.monotonic;
         for event in events {
+            if self.is_removing() && !matches!(event, JournalEvent::Removed) {
+                // Deleted while it was being read.
+                continue;
+            }
             match event {
                 JournalEvent::Record { prepare } => self.on_record(prepare, core),
                 JournalEvent::Recovered { head, cut_bytes } => {

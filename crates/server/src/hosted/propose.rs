@@ -44,8 +44,10 @@ impl Hosted {
         let fresh = ask.header.operation != Operation::Register;
         if fresh && let Some(waiter) = self.find_waiter(ask.header.client, ask.header.request) {
             // The same request again: whoever asked last gets the answer.
-            *waiter = Waiter::Client(ask);
-            return;
+            let (Waiter::Client(last) | Waiter::Poll(last, _)) =
+                ::core::mem::replace(waiter, Waiter::Client(ask));
+            let refusal = last.refuse(ErrorCode::TRANSIENT_NOT_COMMITTED);
+            return core.answers.push(refusal);
         }
         let mut buffer = Buffer::with_capacity(ask.frame.len());
         buffer.extend(&ask.frame);
