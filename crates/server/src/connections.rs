@@ -133,8 +133,9 @@ impl Connections {
         }
     }
 
-    pub(crate) fn on_closed(&mut self, id: ConnectionId) {
-        self.connections.remove(&id);
+    /// The ticket of the request that was being answered, if there was one.
+    pub(crate) fn on_closed(&mut self, id: ConnectionId) -> Option<u64> {
+        self.connections.remove(&id)?.busy
     }
 
     pub(crate) fn close_all(&mut self, out: &mut Outbox) {

@@ -80,6 +80,21 @@ impl Core {
         self.out.push(Effect::Log { level, line });
     }
 
+    /// Nothing is left of a group; its number never comes back.
+    pub(crate) fn forget(&mut self, group: GroupId) {
+        for groups in [
+            &mut self.unsubmitted,
+            &mut self.active,
+            &mut self.awaited,
+            &mut self.timed,
+            &mut self.unsynced,
+        ] {
+            groups.remove(&group);
+        }
+        self.durable_views.remove(&group);
+        self.views.forget(group);
+    }
+
     /// The node cannot go on; nothing it does from here on counts.
     pub(crate) fn halt(&mut self, fatal: Fatal, line: alloc::string::String) {
         self.log(Level::Error, line);

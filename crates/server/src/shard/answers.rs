@@ -18,10 +18,10 @@ pub(super) struct Waiting {
 }
 
 /// All requests that wait at this shard.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tickets {
     waiting: BTreeMap<u64, Waiting>,
-    made: u64,
+    newest: u64,
 }
 
 /// Answers by the metadata op that must be applied here before they are told.
@@ -31,26 +31,40 @@ pub(super) type Held = BTreeMap<Op, Vec<Answer>>;
 pub(super) type Passed = BTreeMap<Ticket, (ReplicaIndex, RequestHeader)>;
 
 impl Tickets {
+    /// Numbers begin at a random place: an answer that another node owes to this one's last life
+    /// must not be taken for the answer to somebody else's request.
+    pub(super) const fn new(random: u64) -> Self {
+        Self {
+            waiting: BTreeMap::new(),
+            newest: random / 2,
+        }
+    }
+
     pub(super) fn issue(
         &mut self,
         connection: ConnectionId,
         header: RequestHeader,
         until: Instant,
     ) -> u64 {
-        self.made += 1;
+        self.newest += 1;
         self.waiting.insert(
-            self.made,
+            self.newest,
             Waiting {
                 connection,
                 header,
                 until,
             },
         );
-        self.made
+        self.newest
     }
 
     fn take(&mut self, number: u64) -> Option<Waiting> {
         self.waiting.remove(&number)
+    }
+
+    /// The connection whose request has this ticket.
+    pub(super) fn connection(&self, number: u64) -> Option<ConnectionId> {
+        Some(self.waiting.get(&number)?.connection)
     }
 
     /// Tickets are issued with one patience, so the oldest ends first.
@@ -71,6 +85,24 @@ const fn outcome_unknown(header: &RequestHeader) -> ErrorCode {
 }
 
 impl Shard {
+    /// A client has gone: nobody waits for its answer any more.
+    pub(super) fn on_client_closed(&mut self, id: ConnectionId) {
+        let number = self.connections.on_closed(id);
+        let Some(number) = number else { return };
+        self.tickets.take(number);
+        self.forget_passed(number);
+    }
+
+    /// Nobody waits here for the answer that another node owes.
+    fn forget_passed(&mut self, number: u64) {
+        let (replica, shard) = (self.core.config.replica, self.core.config.shard);
+        self.passed.remove(&Ticket {
+            replica,
+            shard,
+            number,
+        });
+    }
+
     /// Takes an answer a step nearer to its ticket.
     pub(super) fn on_answer(&mut self, answer: Answer) {
         let (replica, shard) = (self.core.config.replica, self.core.config.shard);
@@ -172,12 +204,7 @@ impl Shard {
             let Some((number, waiting)) = self.tickets.waiting.pop_first() else {
                 return;
             };
-            let (replica, shard) = (self.core.config.replica, self.core.config.shard);
-            self.passed.remove(&Ticket {
-                replica,
-                shard,
-                number,
-            });
+            self.forget_passed(number);
             let frame = alloc::vec![denial(&waiting.header, outcome_unknown(&waiting.header))];
             self.tell(&waiting, frame);
         }

@@ -3,7 +3,7 @@
 
 use alloc::{string::String, vec::Vec};
 
-use base::{Bytes, GroupId};
+use base::{Bytes, GroupId, Op};
 use metadata::{Register, Registration};
 use platform::{ConnectionId, Effect, ListenerId, Ticket, Token, Work};
 use wire::{
@@ -16,7 +16,10 @@ use wire::{
 };
 
 use super::{OWNER_SHARD, Shard, answers::Waiting};
-use crate::{ask::Ask, connections::Bound};
+use crate::{
+    ask::{Answer, Ask},
+    connections::Bound,
+};
 
 /// What this server calls itself to clients: the version of the protocol's server it stands for.
 const SERVER_VERSION: &str = "0.11.0";
@@ -225,11 +228,29 @@ impl Shard {
             return;
         };
         if verified && ask.user != u32::MAX {
-            return self.route(ask);
+            return match self.bound_answer(&ask) {
+                Some(answer) => self.core.answers.push(answer),
+                None => self.route(ask),
+            };
         }
         let header = EvictionHeader::new(ask.header.client, EvictionReason::InvalidCredentials);
         let frame = alloc::vec![eviction(&header)];
         self.core.answers.push(ask.answer(frame));
+    }
+
+    /// A client that logs in again where it is logged in keeps its session.
+    fn bound_answer(&mut self, ask: &Ask) -> Option<Answer> {
+        let connection = self.tickets.connection(ask.ticket.number)?;
+        let bound = self.connections.get_mut(connection)?.bound?;
+        if bound.client != ask.header.client || bound.user != ask.user {
+            return None;
+        }
+        let registration = Registration {
+            user: bound.user,
+            session: bound.session,
+        };
+        let body = encode_result(Ok(&registration.encode()));
+        Some(ask.reply(Op(bound.session), Operation::Register, &body))
     }
 
     /// The metadata has registered the client: the connection is bound, and told so in the words
@@ -263,6 +284,13 @@ impl Shard {
         let Ok(registration) = Registration::decode(payload) else {
             return frame;
         };
+        let client = waiting.header.client;
+        let live = self.metadata.session(client).map(|live| live.session);
+        if live != Some(registration.session) {
+            // Over before it began: the same client has logged in elsewhere since.
+            let reason = EvictionReason::SessionTooLow;
+            return alloc::vec![eviction(&EvictionHeader::new(client, reason))];
+        }
         let record = LoginRecord {
             user_id: registration.user,
             session: registration.session,
@@ -271,7 +299,7 @@ impl Shard {
         };
         if let Some(connection) = self.connections.get_mut(waiting.connection) {
             connection.bound = Some(Bound {
-                client: waiting.header.client,
+                client,
                 session: registration.session,
                 user: registration.user,
             });

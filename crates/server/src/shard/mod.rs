@@ -135,6 +135,12 @@ impl Shard {
 
     fn on_network(&mut self, event: NetworkEvent) {
         let now = self.core.now.monotonic;
+        if let NetworkEvent::Accepted { connection, .. } | NetworkEvent::Adopted { connection, .. } =
+            event
+            && self.is_stopping()
+        {
+            return self.core.out.push(Effect::Close { connection });
+        }
         match event {
             NetworkEvent::Listening { listener, address } => self.on_listening(listener, address),
             NetworkEvent::Accepted {
@@ -186,7 +192,7 @@ impl Shard {
             }
             NetworkEvent::Closed { connection } => {
                 self.core.links.on_closed(now, connection);
-                self.connections.on_closed(connection);
+                self.on_client_closed(connection);
             }
         }
     }
@@ -207,6 +213,10 @@ impl Shard {
     fn on_letter(&mut self, from: base::ShardIndex, letter: Letter) {
         if matches!(self.phase, Phase::Views) {
             return self.early.push((from, letter));
+        }
+        if self.is_stopping() {
+            // Nothing may enter a log any more; who asks is stopping too.
+            return;
         }
         match letter {
             Letter::Request {
@@ -248,6 +258,9 @@ impl Shard {
 
     fn on_computed(&mut self, token: Token, outcome: Outcome) {
         let Outcome::PasswordVerified(verified) = outcome;
+        if self.is_stopping() {
+            return;
+        }
         self.on_password_verified(token.request, verified);
     }
 
@@ -289,8 +302,7 @@ impl Shard {
             Notice::Deferred(ask) => self.on_deferred(ask),
             Notice::Removed(group) => {
                 self.groups.remove(&group);
-                self.core.durable_views.remove(&group);
-                self.core.views.forget(group);
+                self.core.forget(group);
             }
         }
     }

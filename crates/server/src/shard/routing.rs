@@ -127,8 +127,17 @@ impl Shard {
                     .push(ask.refuse(ErrorCode::PARTITION_NOT_FOUND));
             }
             Some(hosted) => hosted.on_ask(ask, &mut self.core),
-            None => self.park(ask),
+            None => self.ask_missing_group(ask),
         }
+    }
+
+    /// The asker's copy of the metadata is ahead of this shard's, or behind it.
+    fn ask_missing_group(&mut self, ask: Ask) {
+        if self.is_gone(ask.group) {
+            let refusal = ask.refuse(ErrorCode::PARTITION_NOT_FOUND);
+            return self.core.answers.push(refusal);
+        }
+        self.park(ask);
     }
 
     /// The group cannot take it now: the primary's node can, or it waits.

@@ -70,6 +70,7 @@ pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Out
     };
     let metadata = Metadata::new(metadata_limits, &config.root.username);
     let boot = prng.next_u64();
+    let tickets = Tickets::new(prng.next_u64());
     let links = Links::new(&config, boot, now.monotonic, prng.clone());
     let per_shard = limits
         .connections_max
@@ -108,7 +109,7 @@ pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Out
         metadata_view: View(0),
         groups: BTreeMap::new(),
         connections,
-        tickets: Tickets::default(),
+        tickets,
         held: BTreeMap::new(),
         passed: BTreeMap::new(),
         parked: VecDeque::new(),
@@ -141,15 +142,13 @@ impl Shard {
                     view,
                     log_view,
                 } => {
-                    self.core.durable_views.insert(group, (view, log_view));
+                    // A group may have been removed while its view was on its way.
                     if let Some(hosted) = self.groups.get_mut(&group) {
+                        self.core.durable_views.insert(group, (view, log_view));
                         hosted.on_view_durable(view, log_view, &mut self.core);
                     }
                 }
-                ViewStoreEvent::Clean => {
-                    self.phase = Phase::Stopped;
-                    self.core.out.push(Effect::Stopped);
-                }
+                ViewStoreEvent::Clean => self.end_stop(),
                 ViewStoreEvent::IdentityMismatch { found } => {
                     let line = alloc::format!("the data directory belongs to {found:?}");
                     self.core.halt(Fatal::Identity, line);
@@ -254,7 +253,7 @@ impl Shard {
 
     /// Whether a group of this shard has certainly been deleted: the op that created it has been
     /// applied here, and yet there is no such group.
-    fn is_gone(&self, id: GroupId) -> bool {
+    pub(super) fn is_gone(&self, id: GroupId) -> bool {
         id != GroupId::METADATA
             && id.shard(self.core.config.shard_count) == self.core.config.shard
             && id.create_op() <= self.metadata.op()
@@ -277,6 +276,10 @@ impl Shard {
         }
     }
 
+    pub(super) const fn is_stopping(&self) -> bool {
+        matches!(self.phase, Phase::Stopping | Phase::Stopped)
+    }
+
     pub(super) fn stop(&mut self) {
         match self.phase {
             Phase::Views => self.stop_asked = true,
@@ -287,6 +290,8 @@ impl Shard {
 
     fn begin_stop(&mut self) {
         self.phase = Phase::Stopping;
+        self.parked.clear();
+        self.core.awaited.clear();
         self.connections.close_all(&mut self.core.out);
         self.core.links.stop(&mut self.core.out);
     }
@@ -299,9 +304,22 @@ impl Shard {
             hosted.sync(&mut self.core);
         }
         let rest = self.groups.values().all(Hosted::is_at_rest) && self.core.views.is_quiet();
-        if rest && !self.core.marked_clean {
+        if !rest || self.core.marked_clean {
+            return;
+        }
+        // A log that has not been read since the last crash may hold what was never synced: with
+        // one of those, the stop is no clean one.
+        let read = |id: &GroupId| self.groups.contains_key(id);
+        if self.core.durable_views.keys().all(read) {
             self.core.marked_clean = true;
             self.core.views.mark_clean(&mut self.core.out);
+        } else {
+            self.end_stop();
         }
+    }
+
+    fn end_stop(&mut self) {
+        self.phase = Phase::Stopped;
+        self.core.out.push(Effect::Stopped);
     }
 }

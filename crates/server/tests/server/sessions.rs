@@ -336,30 +336,33 @@ fn a_client_that_logs_in_elsewhere_fences_its_old_connection() {
 
 #[test]
 fn a_login_overtaken_by_another_of_the_same_client_binds_nothing() {
-    on_one_and_two_shards(|node| {
-        let mut slow = Client::connect(node, 1);
-        node.hold_logins = true;
-        let frame = slow.frame(&login(USERNAME, PASSWORD));
-        node.send(slow.connection, &frame);
-        let mut fast = Client::connect(node, 1);
-        let frame = fast.frame(&login(USERNAME, PASSWORD));
-        node.send(fast.connection, &frame);
-        // Both are verified in one turn and enter the log in this order.
-        node.let_go();
-        let sessions = [slow, fast].map(|client| {
-            let payload = client.take(node).result().expect("a login");
-            LoginRecord::decode(&payload).expect("a record").session
-        });
-        [slow.session, fast.session] = sessions;
-        let (older, newer) = if sessions[0] < sessions[1] {
-            (&mut slow, &mut fast)
-        } else {
-            (&mut fast, &mut slow)
-        };
-        let answer = older.ask(node, &create_stream("a"));
-        assert_eq!(answer, Answer::Eviction(EvictionReason::NoSession));
-        assert!(newer.ask(node, &create_stream("b")).result().is_ok());
-    });
+    let node = &mut Node::new(1);
+    let mut slow = Client::connect(node, 1);
+    node.hold_logins = true;
+    let frame = slow.frame(&login(USERNAME, PASSWORD));
+    node.send(slow.connection, &frame);
+    let mut fast = Client::connect(node, 1);
+    let frame = fast.frame(&login(USERNAME, PASSWORD));
+    node.send(fast.connection, &frame);
+    // Both are verified in one turn, and their registers are committed by one write.
+    node.let_go();
+    let mut fenced = 0;
+    for client in [&mut slow, &mut fast] {
+        match client.take(node) {
+            Answer::Eviction(reason) => {
+                assert_eq!(reason, EvictionReason::SessionTooLow);
+                let answer = client.ask(node, &Request::GetStreams);
+                assert_eq!(answer.code(), Some(ErrorCode::UNAUTHENTICATED));
+                fenced += 1;
+            }
+            answer => {
+                let payload = answer.result().expect("a login");
+                client.session = LoginRecord::decode(&payload).expect("a record").session;
+                assert!(client.ask(node, &create_stream("orders")).result().is_ok());
+            }
+        }
+    }
+    assert_eq!(fenced, 1);
 }
 
 #[test]
