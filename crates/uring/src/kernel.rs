@@ -396,6 +396,7 @@ impl<P> Kernel<P> {
     fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let entered = match timeout {
             None => self.ring.submit_and_wait(1),
+            Some(Duration::ZERO) => self.ring.submit(),
             Some(timeout) => {
                 let timeout = Timespec::from(timeout);
                 self.ring
@@ -530,4 +531,26 @@ pub(crate) fn socket(address: &SocketAddr) -> io::Result<TcpStream> {
     }
     // SAFETY: just made, nobody else has it.
     Ok(TcpStream::from(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+}
+
+/// Lets this process have as many descriptors as it may: the soft limit becomes the hard one.
+/// Files and connections share them, and the usual soft limit is 1,024.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn raise_descriptor_limit() -> io::Result<()> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the kernel fills a structure on our stack.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: the kernel reads a structure on our stack.
+    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }

@@ -22,6 +22,7 @@ mod ring;
 mod run;
 
 pub use compute::{hash_password, verify_password};
+pub use kernel::raise_descriptor_limit;
 pub use mail::{Port, Stopper, mesh};
 pub use ring::{Exit, Options, Ring};
 pub use run::{Logic, Report, run, spawn};

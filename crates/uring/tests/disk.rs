@@ -280,3 +280,12 @@ fn a_ring_that_ends_with_requests_in_flight_lets_them_end_first() {
     let size = fs::metadata(directory.0.join("log")).unwrap().len();
     assert_eq!(size % 4_096, 0);
 }
+
+#[test]
+fn a_full_device_is_told_as_full() {
+    let (mut body, directory) = body();
+    std::os::unix::fs::symlink("/dev/full", directory.0.join("log")).unwrap();
+    assert_eq!(open(&mut body, 1, "log", OpenMode::Existing), Ok(0));
+    let result = body.disk(write(1, 0, &[b"x"]));
+    assert!(matches!(result, Err(DiskError::Full)), "{result:?}");
+}

@@ -83,6 +83,17 @@ impl Data {
         File::open(&self.path)?.sync_all()
     }
 
+    /// Removes a small file, if it is there.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.path.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Replaces a small file as a whole, durably. `name` may have a directory, which is made.
     ///
     /// # Errors

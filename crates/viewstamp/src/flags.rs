@@ -53,10 +53,10 @@ Exit codes:
 
 /// A replicated message streaming server that speaks the Iggy protocol.
 #[derive(Debug, Parser)]
-#[command(name = "viewstamp-server", version, after_help = HELP, max_term_width = 100)]
+#[command(name = "viewstamp-server", version, after_help = HELP)]
 pub(crate) struct Flags {
-    /// Read the configuration from this TOML file.
-    #[arg(long, value_name = "FILE", env = "IGGY_CONFIG_PATH")]
+    /// Read this TOML file [default: that of IGGY_CONFIG_PATH].
+    #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// This node's replica_id in cluster.nodes; needed in a cluster.
     #[arg(long, value_name = "N")]
@@ -64,7 +64,7 @@ pub(crate) struct Flags {
     /// Wipe this node's data first.
     #[arg(short, long)]
     pub(crate) fresh: bool,
-    /// At the first start, make the root user iggy with the password iggy; for trying out.
+    /// The first start makes root user iggy, password iggy
     #[arg(long)]
     pub(crate) with_default_root_credentials: bool,
     /// Shards of this node, one thread each [default: one per core].
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn help_teaches_within_100_columns() {
-        let help = Flags::command().render_long_help().to_string();
+        let help = Flags::command().render_help().to_string();
         for part in [
             "Examples:",
             "Exit codes:",

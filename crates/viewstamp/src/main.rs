@@ -15,6 +15,7 @@ mod shard;
 use std::{
     env, io,
     io::IsTerminal,
+    path::PathBuf,
     process::{self, ExitCode},
     sync::mpsc::{Sender, channel},
     thread,
@@ -53,7 +54,16 @@ fn serve(flags: &Flags) -> Result<(), Failure> {
         replica_id: flags.replica_id,
         shards: flags.shards,
     };
-    let loaded = config::load(flags.config.as_deref(), variables(), &overrides);
+    let file = match &flags.config {
+        // As published servers do: a file of the environment that is not there says nothing.
+        None => env::var_os("IGGY_CONFIG_PATH").map(PathBuf::from),
+        Some(path) if path.is_file() => Some(path.clone()),
+        Some(path) => {
+            let problem = format!("--config {} is no file", path.display());
+            return Err(Failure::Config(vec![problem]));
+        }
+    };
+    let loaded = config::load(file.as_deref(), variables(), &overrides);
     let Loaded { config, warnings } = loaded.map_err(Failure::Config)?;
     start_log(config.log.clone());
     warnings
@@ -66,6 +76,9 @@ fn serve(flags: &Flags) -> Result<(), Failure> {
     )
     .map_err(|problem| Failure::Config(vec![problem]))?;
 
+    if let Err(error) = uring::raise_descriptor_limit() {
+        tracing::warn!("the limit of open files and connections stays as it was: {error}");
+    }
     let data = Data::open(&config.path)?;
     if flags.fresh {
         let wiped = data.wipe();

@@ -64,10 +64,13 @@ impl Node {
                 }
             }
         });
+        // That of an earlier run tells ports that are not bound now.
+        let cannot = |error: std::io::Error| Failure::Data(error.to_string());
+        self.data.remove(effective::FILE).map_err(cannot)?;
         let ring = |error: std::io::Error| Failure::Ring(error.to_string());
         let (ports, stopper) =
             mesh(self.config.shards, self.config.letters_max, &reports).map_err(ring)?;
-        let boot_id = data::boot_id().map_err(|error| Failure::Data(error.to_string()))?;
+        let boot_id = data::boot_id().map_err(cannot)?;
         for port in ports {
             self.spawn(port, boot_id, start.clone()).map_err(ring)?;
         }

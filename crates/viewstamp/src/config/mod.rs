@@ -78,7 +78,6 @@ pub(crate) fn load(
     if let Some(path) = file {
         match fs::read_to_string(path) {
             Ok(text) => settings.add_file(path, &text),
-            // As published servers do: a file that is not there says nothing.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 settings
                     .warnings
@@ -89,12 +88,16 @@ pub(crate) fn load(
                 .push(format!("{}: {error}", path.display())),
         }
     }
-    let mut log = None;
-    settings.add_environment(variables.inspect(|(name, value)| {
-        if name == "RUST_LOG" {
-            log = Some(value.clone());
-        }
+    let (mut log, mut env_file) = (None, false);
+    settings.add_environment(variables.inspect(|(name, value)| match name.as_str() {
+        "RUST_LOG" => log = Some(value.clone()),
+        "IGGY_ENV_PATH" => env_file = true,
+        _ => {}
     }));
+    if env_file {
+        let warning = "IGGY_ENV_PATH has no effect here: put its lines into the environment";
+        settings.warnings.push(warning.into());
+    }
     settings.judge();
     let config = build(&mut settings, log.as_deref(), overrides);
     if settings.problems.is_empty() {

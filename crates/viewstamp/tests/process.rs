@@ -1,0 +1,198 @@
+//! The server as a process: how it starts, what it refuses, and how it ends.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A data directory that goes with its owner.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("viewstamp-process-{}-{number}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    /// A server on this directory and a free port.
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_viewstamp-server"));
+        command
+            .env_clear()
+            .env("IGGY_PATH", &self.0)
+            .env("IGGY_TCP_ADDRESS", "127.0.0.1:0")
+            .env("IGGY_ROOT_USERNAME", "iggy")
+            .env("IGGY_ROOT_PASSWORD", "secret")
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Where clients connect, once the process tells.
+    fn address(&self, process: &mut Process) -> SocketAddr {
+        let file = self.0.join("runtime/current_config.toml");
+        let begun = Instant::now();
+        loop {
+            assert!(process.0.try_wait().unwrap().is_none(), "it has ended");
+            assert!(begun.elapsed() < PATIENCE);
+            if let Ok(text) = fs::read_to_string(&file) {
+                let table: toml::Table = text.parse().unwrap();
+                return table["tcp"]["address"].as_str().unwrap().parse().unwrap();
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A process that does not outlive its test.
+struct Process(Child);
+
+impl Process {
+    fn signal(&self, signal: &str) {
+        let kill = Command::new("kill")
+            .args([signal, &self.0.id().to_string()])
+            .status();
+        assert!(kill.unwrap().success());
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status;
+            }
+            assert!(begun.elapsed() < PATIENCE);
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn refused(command: &mut Command) -> (Option<i32>, String) {
+    let Output { status, stderr, .. } = command.output().unwrap();
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+#[test]
+fn it_serves_where_it_says_and_stops_in_good_order() {
+    for signal in ["-TERM", "-INT"] {
+        let directory = Directory::new();
+        let mut process = Process(directory.command().spawn().unwrap());
+        let address = directory.address(&mut process);
+        let client = TcpStream::connect(address).unwrap();
+        process.signal(signal);
+        assert_eq!(process.wait().code(), Some(0));
+        drop(client);
+    }
+}
+
+#[test]
+fn it_starts_again_on_what_it_left_even_after_a_kill() {
+    let directory = Directory::new();
+    for signal in ["-KILL", "-TERM", "-KILL"] {
+        let mut process = Process(directory.command().spawn().unwrap());
+        directory.address(&mut process);
+        process.signal(signal);
+        process.wait();
+    }
+}
+
+#[test]
+fn a_second_process_on_the_same_data_is_refused() {
+    let directory = Directory::new();
+    let mut process = Process(directory.command().spawn().unwrap());
+    directory.address(&mut process);
+    let (code, message) = refused(&mut directory.command());
+    assert_eq!(code, Some(4), "{message}");
+    assert!(message.contains(&process.0.id().to_string()), "{message}");
+}
+
+#[test]
+fn each_cause_has_its_exit_code_and_says_what_to_do() {
+    let directory = Directory::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let cases: [(&[&str], &[(&str, &str)], i32, &str); 7] = [
+        (&["--nonsense"], &[], 2, "--nonsense"),
+        (&["--shards", "many"], &[], 2, "--shards"),
+        (&["--config", "/nowhere.toml"], &[], 3, "/nowhere.toml"),
+        (&[], &[("IGGY_TCP_ADRESS", "x")], 3, "IGGY_TCP_ADDRESS"),
+        (
+            &[],
+            &[("IGGY_QUIC_ENABLED", "true")],
+            3,
+            "IGGY_QUIC_ENABLED",
+        ),
+        (&[], &[("IGGY_PATH", "/dev/null/x")], 5, "/dev/null/x"),
+        (&[], &[("IGGY_TCP_ADDRESS", &taken)], 13, &taken),
+    ];
+    for (flags, variables, code, part) in cases {
+        let mut command = directory.command();
+        command.args(flags).envs(variables.iter().copied());
+        let (ended, message) = refused(&mut command);
+        assert_eq!(ended, Some(code), "{message}");
+        assert!(message.contains(part), "{message}");
+    }
+    let mut half = directory.command();
+    half.env_remove("IGGY_ROOT_PASSWORD");
+    assert_eq!(refused(&mut half).0, Some(3));
+}
+
+#[test]
+fn data_of_another_number_of_shards_is_refused_until_it_is_wiped() {
+    let directory = Directory::new();
+    let run = |flags: &[&str]| {
+        let mut process = Process(directory.command().args(flags).spawn().unwrap());
+        directory.address(&mut process);
+        process.signal("-TERM");
+        assert_eq!(process.wait().code(), Some(0));
+    };
+    run(&["--shards", "2"]);
+    let (code, message) = refused(directory.command().args(["--shards", "3"]));
+    assert_eq!(code, Some(11), "{message}");
+    run(&["--shards", "3", "--fresh"]);
+}
+
+#[test]
+fn a_made_up_password_is_said_once_even_if_nothing_is_logged() {
+    let directory = Directory::new();
+    let run = || {
+        let mut command = directory.command();
+        command
+            .env_remove("IGGY_ROOT_USERNAME")
+            .env_remove("IGGY_ROOT_PASSWORD");
+        let mut process = Process(command.env("RUST_LOG", "off").spawn().unwrap());
+        directory.address(&mut process);
+        process.signal("-TERM");
+        process.wait();
+        let mut message = String::new();
+        let mut stderr = process.0.stderr.take().unwrap();
+        std::io::Read::read_to_string(&mut stderr, &mut message).unwrap();
+        message
+    };
+    assert!(run().contains("password"));
+    assert_eq!(run(), "");
+}
