@@ -135,7 +135,9 @@ fn each_cause_has_its_exit_code_and_says_what_to_do() {
     let directory = Directory::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
-    let cases: [(&[&str], &[(&str, &str)], i32, &str); 7] = [
+    // Flags, environment, exit code, a part of the message.
+    type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], i32, &'a str);
+    let cases: [Case<'_>; 7] = [
         (&["--nonsense"], &[], 2, "--nonsense"),
         (&["--shards", "many"], &[], 2, "--shards"),
         (&["--config", "/nowhere.toml"], &[], 3, "/nowhere.toml"),
