@@ -27,9 +27,15 @@ pub(crate) enum Notice {
     Settled(GroupId),
     /// A request that this replica's group cannot take now: to be parked, or passed on.
     Deferred(Ask),
+    /// A request for the metadata, to be judged once all that has committed is applied.
+    Judge(Ask),
     /// All files of a group are gone.
     Removed(GroupId),
 }
+
+/// What the view store holds of a group that has been deleted: it must not begin anew when a
+/// restart finds its creation in the metadata log before its deletion is known to be committed.
+pub(crate) const DELETED: View = View(u32::MAX);
 
 /// Shared by the parts of a shard.
 pub(crate) struct Core {

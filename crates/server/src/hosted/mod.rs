@@ -31,7 +31,7 @@ use self::{poll::Polling, recover::Recovery};
 use crate::{
     Observation, Role,
     ask::Ask,
-    core::{Core, Notice},
+    core::{Core, DELETED, Notice},
 };
 
 /// Who waits for an op to commit.
@@ -404,6 +404,9 @@ impl Hosted {
     }
 
     pub(crate) fn on_view_durable(&mut self, view: View, log_view: View, core: &mut Core) {
+        if view == DELETED {
+            return self.journal.remove(&mut core.out);
+        }
         if matches!(self.state, State::Founding(_)) {
             return self.found(core);
         }
@@ -449,6 +452,9 @@ impl Hosted {
 
     /// The group has been deleted.
     pub(crate) fn remove(&mut self, core: &mut Core) {
+        if self.is_removing() {
+            return;
+        }
         for (_, waiter) in ::core::mem::take(&mut self.waiters) {
             let (Waiter::Client(ask) | Waiter::Poll(ask, _)) = waiter;
             core.answers
@@ -462,7 +468,8 @@ impl Hosted {
         }
         self.state = State::Removing;
         self.partition = None;
-        self.journal.remove(&mut core.out);
+        // The files go once it is durable that the group has.
+        core.views.put(self.id, DELETED, DELETED);
     }
 
     pub(crate) fn is_removing(&self) -> bool {

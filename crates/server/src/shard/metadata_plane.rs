@@ -19,6 +19,7 @@ use crate::{
     Observation,
     ask::{Answer, Ask},
     connections::Bound,
+    core::{DELETED, Notice},
     hosted::Hosted,
 };
 
@@ -34,6 +35,11 @@ impl Shard {
     pub(super) fn on_metadata_ask(&mut self, ask: Ask) {
         if !self.serves_metadata() {
             return self.on_deferred(ask);
+        }
+        let group = self.groups.get(&GroupId::METADATA).and_then(Hosted::group);
+        if group.is_some_and(|group| group.commit() != self.metadata.op()) {
+            // Word of the newest commits is still on its way through this turn.
+            return self.core.notices.push(Notice::Judge(ask));
         }
         match ask.header.operation.plane() {
             Plane::Partition => self.route(ask),
@@ -121,6 +127,12 @@ impl Shard {
             |group: GroupId| group.shard(self.core.config.shard_count) == self.core.config.shard;
         match change {
             Change::PartitionCreated(info) if mine(info.group) => {
+                if self.core.durable_views.get(&info.group) == Some(&(DELETED, DELETED)) {
+                    // The log says further on that it is deleted, and it has been here.
+                    let hosted = Hosted::remove_leftover(info.group, &mut self.core);
+                    self.groups.insert(info.group, hosted);
+                    return;
+                }
                 let hosted = Hosted::open(info.group, Some(&info), &mut self.core);
                 self.groups.insert(info.group, hosted);
             }

@@ -64,6 +64,8 @@ pub struct Shard {
     turn: u32,
     flush_at: Option<Instant>,
     client_port: u16,
+    /// Whether leftovers have been looked for.
+    swept: bool,
 }
 
 impl Shard {
@@ -300,6 +302,7 @@ impl Shard {
                 self.unpark(group);
             }
             Notice::Deferred(ask) => self.on_deferred(ask),
+            Notice::Judge(ask) => self.on_metadata_ask(ask),
             Notice::Removed(group) => {
                 self.groups.remove(&group);
                 self.core.forget(group);

@@ -23,7 +23,12 @@ use storage::{FileIds, ViewStore, ViewStoreConfig, ViewStoreEvent, ViewsIdentity
 
 use super::{OWNER_SHARD, OWNER_VIEWS, Shard, answers::Tickets};
 use crate::{
-    ShardConfig, connections::Connections, core::Core, hosted::Hosted, links::Links, paths,
+    ShardConfig,
+    connections::Connections,
+    core::{Core, DELETED},
+    hosted::Hosted,
+    links::Links,
+    paths,
 };
 
 /// How far a shard has come.
@@ -122,6 +127,7 @@ pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Out
         turn: u32::MAX,
         flush_at: None,
         client_port: 0,
+        swept: false,
     }
 }
 
@@ -217,8 +223,19 @@ impl Shard {
         }
     }
 
-    /// Looks for logs of groups that no longer exist: a crash may have left them.
+    /// Looks for what is left of groups that no longer exist, once after a start: what is known
+    /// to be deleted now will be known at every later start.
     pub(super) fn sweep(&mut self) {
+        if ::core::mem::replace(&mut self.swept, true) {
+            return;
+        }
+        let known: Vec<GroupId> = self.core.durable_views.keys().copied().collect();
+        for id in known {
+            if self.is_gone(id) {
+                self.core.views.forget(id);
+                self.core.durable_views.remove(&id);
+            }
+        }
         let token = Token {
             owner: OWNER_SHARD,
             request: 0,
@@ -242,13 +259,6 @@ impl Shard {
                 self.groups.insert(id, hosted);
             }
         }
-        let known: Vec<GroupId> = self.core.durable_views.keys().copied().collect();
-        for id in known {
-            if self.is_gone(id) && !self.groups.contains_key(&id) {
-                self.core.views.forget(id);
-                self.core.durable_views.remove(&id);
-            }
-        }
     }
 
     /// Whether a group of this shard has certainly been deleted: the op that created it has been
@@ -270,7 +280,12 @@ impl Shard {
             let group = self.groups.get(id).and_then(Hosted::group);
             group.is_some_and(consensus::Group::is_trusted)
         };
-        if self.core.durable_views.keys().all(trusted) {
+        let mut live = self
+            .core
+            .durable_views
+            .iter()
+            .filter(|(_, views)| views.0 != DELETED);
+        if live.all(|(id, _)| trusted(id)) {
             self.core.power_lost = false;
             self.core.views.trust_logs(&mut self.core.out);
         }
