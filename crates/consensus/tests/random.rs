@@ -47,7 +47,11 @@ fn step(cluster: &mut Cluster, prng: &mut Prng, chaos: Chaos, trouble: u64, loss
         50..=55 => drop(cluster.sync(index)),
         56..=65 => drop(cluster.store(index)),
         66..=71 => drop(cluster.serve(index)),
-        72..=78 => drop(cluster.prepare(index)),
+        72..=78 => {
+            for _ in 0..prng.between(1, 5) {
+                cluster.prepare(index);
+            }
+        }
         79..=83 => drop(cluster.heartbeat(index)),
         84..=87 => {
             cluster.now = cluster.now + Duration::from_millis(prng.between(1, 200));
@@ -56,9 +60,33 @@ fn step(cluster: &mut Cluster, prng: &mut Prng, chaos: Chaos, trouble: u64, loss
             }
         }
         88..=89 if pair && lossy => drop(cluster.lose(index, other)),
-        _ if prng.below(12) < trouble => upset(cluster, prng, chaos, index, other),
+        90 if prng.below(12) < trouble => isolate(cluster, prng, index),
+        91..=96 if prng.below(12) < trouble => upset(cluster, prng, chaos, index, other),
         _ => cluster.run(1),
     }
+}
+
+/// One replica, or two, talk to nobody else for a while; the others go on.
+fn isolate(cluster: &mut Cluster, prng: &mut Prng, index: usize) {
+    let count = cluster.count();
+    let other = prng.index(count);
+    let inside = |replica: usize| replica == index || replica == other;
+    for a in 0..count {
+        for b in (0..count).filter(|b| inside(a) != inside(*b)) {
+            cluster.cut(a, b);
+            cluster.cut(b, a);
+        }
+    }
+    while cluster.prepare(index) {}
+    let now = cluster.now;
+    for replica in (0..count).filter(|replica| !inside(*replica)) {
+        cluster.suspect(replica);
+        cluster.run(1);
+    }
+    if prng.chance(1, 2) {
+        cluster.act(index, |group, out| group.abdicate(now, out));
+    }
+    cluster.run(usize::try_from(prng.below(4)).expect("small"));
 }
 
 /// Something goes wrong.
@@ -93,6 +121,11 @@ fn upset(cluster: &mut Cluster, prng: &mut Prng, chaos: Chaos, index: usize, oth
 
 /// Runs many seeds and names the first that fails.
 fn run_all(chaos: Chaos, seeds: std::ops::Range<u64>) {
+    // `PLANTED=3 cargo test -p consensus --features planted-bugs` must fail.
+    #[cfg(feature = "planted-bugs")]
+    if let Ok(number) = std::env::var("PLANTED") {
+        base::planted::activate(number.parse().expect("a number"));
+    }
     for seed in seeds {
         if panic::catch_unwind(|| run(seed, chaos)).is_err() {
             panic!("seed {seed} of {chaos:?}");
@@ -103,7 +136,7 @@ fn run_all(chaos: Chaos, seeds: std::ops::Range<u64>) {
 fn seeds() -> std::ops::Range<u64> {
     match std::env::var("CONSENSUS_SEEDS") {
         Ok(count) => 0..count.parse().expect("a number"),
-        Err(_) => 0..400,
+        Err(_) => 0..1_000,
     }
 }
 

@@ -255,6 +255,8 @@ impl Cluster {
         let node = &mut self.nodes[index];
         assert_eq!(header.op, node.applied.next(), "in order, each once");
         node.applied = header.op;
+        let view = node.group.as_ref().map_or(View(0), Group::view);
+        self.commit_view = self.commit_view.max(view);
         let known = self.committed.insert(header.op, header.checksum);
         assert!(
             self.loss || known.is_none_or(|known| known == header.checksum),
@@ -270,17 +272,35 @@ impl Cluster {
         if let Ok((_, message)) = Message::decode(&frame) {
             match &message {
                 Message::PrepareOk { op, checksum, .. } => {
-                    assert!(op.0 <= self.durable(from), "{from} acks what is not durable");
+                    assert!(
+                        op.0 <= self.durable(from),
+                        "{from} acks what is not durable"
+                    );
                     let held = &node.log[index_of(*op)].0;
-                    assert_eq!(held.checksum, *checksum, "{from} acks what it does not hold");
-                    assert_eq!(node.stored.1, envelope.view, "{from} acks in a volatile view");
+                    assert_eq!(
+                        held.checksum, *checksum,
+                        "{from} acks what it does not hold"
+                    );
+                    assert_eq!(
+                        node.stored.1, envelope.view,
+                        "{from} acks in a volatile view"
+                    );
                 }
                 Message::DoViewChange { log_view, .. } => {
-                    assert_eq!(node.stored.0, envelope.view, "{from} votes in a volatile view");
-                    assert!(*log_view <= node.stored.1, "{from} claims a volatile log_view");
+                    assert_eq!(
+                        node.stored.0, envelope.view,
+                        "{from} votes in a volatile view"
+                    );
+                    assert!(
+                        *log_view <= node.stored.1,
+                        "{from} claims a volatile log_view"
+                    );
                 }
                 Message::StartView { .. } => {
-                    assert_eq!(node.stored.1, envelope.view, "{from} begins a volatile view");
+                    assert_eq!(
+                        node.stored.1, envelope.view,
+                        "{from} begins a volatile view"
+                    );
                 }
                 _ => {}
             }
@@ -462,10 +482,13 @@ impl Cluster {
             return false;
         }
         // What a truncation in the queue is about to take away is not told.
-        let limit = node.queue.iter().fold(node.log.len(), |limit, op| match op {
-            DiskOp::Truncate(op) => limit.min(usize::try_from(op.0).expect("small")),
-            DiskOp::Append(..) => limit,
-        });
+        let limit = node
+            .queue
+            .iter()
+            .fold(node.log.len(), |limit, op| match op {
+                DiskOp::Truncate(op) => limit.min(usize::try_from(op.0).expect("small")),
+                DiskOp::Append(..) => limit,
+            });
         node.synced = node.log.len();
         let told = Op(node.synced.min(limit) as u64);
         let now = self.now;
@@ -659,6 +682,11 @@ impl Cluster {
             if fresh && self.has_converged() {
                 let head = self.nodes[0].applied;
                 assert!(self.loss || head > committed, "the fresh op is new");
+                for (op, checksum) in &self.committed {
+                    let held = self.nodes[0].log.get(index_of(*op));
+                    let same = held.is_some_and(|(header, _)| header.checksum == *checksum);
+                    assert!(self.loss || same, "{op:?} is lost");
+                }
                 return;
             }
         }
@@ -668,13 +696,15 @@ impl Cluster {
     fn has_converged(&self) -> bool {
         let groups = || self.nodes.iter().flat_map(|node| &node.group);
         let first = groups().next().expect("all run");
-        groups().all(|group| {
-            group.is_normal()
-                && group.view() == first.view()
-                && group.checksum() == first.checksum()
-                && group.commit() == group.op()
-                && group.op() == first.op()
-        })
+        let written = self.nodes.iter().all(|node| node.queue.is_empty());
+        written
+            && groups().all(|group| {
+                group.is_normal()
+                    && group.view() == first.view()
+                    && group.checksum() == first.checksum()
+                    && group.commit() == group.op()
+                    && group.op() == first.op()
+            })
     }
 
     /// Trust is remembered; a primary that serves holds all that was ever committed.
@@ -689,15 +719,15 @@ impl Cluster {
                 continue;
             }
             let (view, applied) = (group.view(), group.commit());
-            if view < self.commit_view {
-                continue;
-            }
-            self.commit_view = view;
-            if self.loss {
+            // A primary of an earlier view need not know of its end yet.
+            if view < self.commit_view || self.loss {
                 continue;
             }
             let highest = self.committed.last_key_value().map_or(Op(0), |(op, _)| *op);
-            assert!(applied >= highest, "{index} serves view {view:?} without {highest:?}");
+            assert!(
+                applied >= highest,
+                "{index} serves view {view:?} without {highest:?}"
+            );
         }
     }
 
