@@ -86,7 +86,8 @@ impl Core {
         self.out.push(Effect::Log { level, line });
     }
 
-    /// Nothing is left of a group; its number never comes back.
+    /// Nothing is left of a group; its number never comes back. The view store keeps that it is
+    /// [`DELETED`] until a restart finds the deletion committed.
     pub(crate) fn forget(&mut self, group: GroupId) {
         for groups in [
             &mut self.unsubmitted,
@@ -97,8 +98,6 @@ impl Core {
         ] {
             groups.remove(&group);
         }
-        self.durable_views.remove(&group);
-        self.views.forget(group);
     }
 
     /// The node cannot go on; nothing it does from here on counts.

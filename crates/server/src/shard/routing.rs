@@ -4,7 +4,7 @@
 use base::GroupId;
 use platform::{Effect, Letter};
 use wire::{
-    ErrorCode, Operation, Plane, Request,
+    ConsumerKind, ErrorCode, Operation, Plane, Request,
     request::{OffsetTarget, PollMessages, SendTarget, TopicTarget},
 };
 
@@ -85,6 +85,10 @@ impl Shard {
     }
 
     fn resolve_offset(&self, offset: &OffsetTarget<'_>) -> Result<GroupId, ErrorCode> {
+        if offset.consumer.kind == ConsumerKind::Group {
+            // There are none yet, and nobody may be told that there is one.
+            return Err(ErrorCode::CONSUMER_GROUP_ID_NOT_FOUND);
+        }
         let target = TopicTarget {
             stream: offset.stream,
             topic: offset.topic,
