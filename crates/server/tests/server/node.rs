@@ -66,6 +66,7 @@ pub(crate) struct Node {
     pub(crate) ready: usize,
     pub(crate) stopped: usize,
     pub(crate) halted: Option<Fatal>,
+    pub(crate) log: Vec<String>,
 }
 
 impl Node {
@@ -94,6 +95,7 @@ impl Node {
             ready: 0,
             stopped: 0,
             halted: None,
+            log: Vec::new(),
         };
         node.start();
         node
@@ -263,7 +265,7 @@ impl Node {
                 Effect::Ready => self.ready += 1,
                 Effect::Stopped => self.stopped += 1,
                 Effect::Halt { fatal } => self.halted = Some(fatal),
-                Effect::Log { .. } => {}
+                Effect::Log { line, .. } => self.log.push(line),
                 effect => self.execute_network(shard, effect),
             }
         }
