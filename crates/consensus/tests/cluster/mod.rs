@@ -8,6 +8,9 @@
 // Each test crate uses its own part of the cluster.
 #![allow(dead_code)]
 
+mod disk;
+mod words;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
@@ -16,7 +19,7 @@ use std::{
 use base::{
     Buffer, Bytes, ClientId, Domain, GroupId, Instant, Op, Prng, ReplicaIndex, Timestamp, View,
 };
-use consensus::{Effect, Group, GroupConfig, Quorums, Recovered, Timing};
+use consensus::{Effect, Group, GroupConfig, Quorums, Timing};
 use wire::{
     HEADER_SIZE, Operation,
     replica::{Envelope, GroupStatus, Message, PrepareHeader},
@@ -92,6 +95,8 @@ pub(crate) struct Cluster {
     made: u64,
     pub(crate) pipeline_max: usize,
     repair_max: u64,
+    /// Whether messages are left out of the trace.
+    pub(crate) quiet: bool,
     /// Events in words, if wanted.
     pub(crate) trace: Option<Vec<String>>,
 }
@@ -113,6 +118,7 @@ impl Cluster {
             pipeline_max: 4,
             repair_max,
             prng,
+            quiet: false,
             trace: None,
         };
         for index in 0..count {
@@ -310,12 +316,24 @@ impl Cluster {
 
     fn post(&mut self, from: usize, to: usize, letter: Letter) {
         if self.up[&(from, to)] {
-            if !matches!(letter, Letter::Status(_)) {
-                self.say(|| format!("{from} > {to} {}", describe(&letter)));
+            if !self.quiet && !matches!(letter, Letter::Status(_)) {
+                self.say(|| format!("{from} > {to} {}", words::describe(&letter)));
             }
             let link = self.links.get_mut(&(from, to)).expect("all pairs");
             link.push_back(letter);
         }
+    }
+
+    /// A prepare_ok of an op that nobody has.
+    pub(crate) fn forge(&mut self, from: usize, to: usize, op: u64, view: u32) {
+        let (group, op) = (GroupId(1024), Op(op));
+        let message = Message::PrepareOk {
+            group,
+            op,
+            checksum: 1,
+        };
+        let frame = message.encode(CLUSTER, View(view), replica(from));
+        self.post(from, to, Letter::Frame(frame));
     }
 
     /// Ops that are as durable as the mode asks.
@@ -441,103 +459,6 @@ impl Cluster {
         true
     }
 
-    /// The journal does the first thing in its queue.
-    pub(crate) fn write(&mut self, index: usize) -> bool {
-        let Some(op) = self.nodes[index].queue.pop_front() else {
-            return false;
-        };
-        let now = self.now;
-        self.put(index, op.clone());
-        match op {
-            DiskOp::Append(header, _) => {
-                if self.mode == Mode::Replicated {
-                    self.act(index, |group, out| group.on_durable(now, header.op, out));
-                }
-            }
-            DiskOp::Truncate(op) => self.act(index, |group, out| group.on_truncated(now, op, out)),
-        }
-        true
-    }
-
-    fn put(&mut self, index: usize, op: DiskOp) {
-        let node = &mut self.nodes[index];
-        match op {
-            DiskOp::Append(header, frame) => {
-                let parent = node.log.last().map_or(0, |(header, _)| header.checksum);
-                assert_eq!(header.parent, parent, "the log on disk is a chain");
-                assert_eq!(header.op.0, node.log.len() as u64 + 1);
-                node.log.push((header, frame));
-            }
-            DiskOp::Truncate(op) => {
-                node.log.truncate(usize::try_from(op.0).expect("small"));
-                node.synced = node.synced.min(node.log.len());
-            }
-        }
-    }
-
-    /// What is written becomes safe from a power loss.
-    pub(crate) fn sync(&mut self, index: usize) -> bool {
-        let node = &mut self.nodes[index];
-        if node.group.is_none() || node.synced == node.log.len() {
-            return false;
-        }
-        // What a truncation in the queue is about to take away is not told.
-        let limit = node
-            .queue
-            .iter()
-            .fold(node.log.len(), |limit, op| match op {
-                DiskOp::Truncate(op) => limit.min(usize::try_from(op.0).expect("small")),
-                DiskOp::Append(..) => limit,
-            });
-        node.synced = node.log.len();
-        let told = Op(node.synced.min(limit) as u64);
-        let now = self.now;
-        if self.mode == Mode::Persisted {
-            self.act(index, |group, out| group.on_durable(now, told, out));
-        }
-        true
-    }
-
-    /// The view store does the first thing in its queue.
-    pub(crate) fn store(&mut self, index: usize) -> bool {
-        let node = &mut self.nodes[index];
-        let Some((view, log_view)) = node.views.pop_front() else {
-            return false;
-        };
-        node.stored = (view, log_view);
-        let now = self.now;
-        self.act(index, |group, out| {
-            group.on_view_durable(now, view, log_view, out)
-        });
-        true
-    }
-
-    /// Answers the oldest request for prepares.
-    pub(crate) fn serve(&mut self, index: usize) -> bool {
-        let Some(read) = self.nodes[index].reads.pop_front() else {
-            return false;
-        };
-        let node = &self.nodes[index];
-        let vouches = |group: &Group| group.vouches(read.view);
-        if !node.group.as_ref().is_some_and(vouches) {
-            return true;
-        }
-        let mut log = node.log.clone();
-        for op in &node.queue {
-            match op {
-                DiskOp::Append(header, frame) => log.push((*header, frame.clone())),
-                DiskOp::Truncate(op) => log.truncate(usize::try_from(op.0).expect("small")),
-            }
-        }
-        let range = read.from..=read.until;
-        for (_, prepare) in log.iter().filter(|(header, _)| range.contains(&header.op)) {
-            let prepare = prepare.clone();
-            let view = read.view;
-            self.post(index, read.to, Letter::Repair { view, prepare });
-        }
-        true
-    }
-
     pub(crate) fn timers(&mut self, index: usize) {
         let now = self.now;
         let due = |group: &Group| group.deadline().is_some_and(|at| at <= now);
@@ -554,76 +475,6 @@ impl Cluster {
                 group.suspect(now, out);
             }
         });
-    }
-
-    /// Ends a process. Of what the disks had not done yet a prefix may be done: `kept` entries.
-    pub(crate) fn crash(&mut self, index: usize, crash: Crash, kept: usize) {
-        self.nodes[index].group = None;
-        self.nodes[index].reads.clear();
-        for _ in 0..kept {
-            if let Some(op) = self.nodes[index].queue.pop_front() {
-                self.put(index, op);
-            }
-            let node = &mut self.nodes[index];
-            if let Some(pair) = node.views.pop_front() {
-                node.stored = pair;
-            }
-        }
-        let node = &mut self.nodes[index];
-        node.queue.clear();
-        node.views.clear();
-        if crash == Crash::Power {
-            let extra = node.log.len() - node.synced;
-            node.log.truncate(node.synced + kept.min(extra));
-            node.trusted &= self.mode == Mode::Persisted;
-            // Alone there is nobody to ask.
-            self.loss |= self.mode == Mode::Replicated && self.nodes.len() == 1;
-        }
-        let node = &mut self.nodes[index];
-        node.synced = node.synced.min(node.log.len());
-        for other in 0..self.count() {
-            if other != index {
-                self.cut(other, index);
-                // What it has sent may still arrive, until a new link takes the old one's place.
-                self.up.insert((index, other), false);
-            }
-        }
-    }
-
-    /// Starts the process again, from its disk; its links come up.
-    pub(crate) fn restart(&mut self, index: usize) {
-        if self.nodes[index].group.is_some() {
-            return;
-        }
-        let config = self.config(index);
-        let prng = self.fork(index);
-        let node = &mut self.nodes[index];
-        // Recovery syncs what it has read, so that it stays true.
-        node.synced = node.log.len();
-        let headers: Vec<PrepareHeader> = node.log.iter().map(|(header, _)| *header).collect();
-        let commit = headers.iter().map(|header| header.commit).max();
-        let commit = commit.unwrap_or_default();
-        let skip = usize::try_from(commit.0).expect("small");
-        let suffix = node.log[skip..].iter().map(|(_, frame)| frame.clone());
-        let (view, log_view) = node.stored;
-        let recovered = Recovered {
-            view,
-            log_view,
-            commit,
-            headers,
-            suffix: suffix.collect(),
-            trusted: node.trusted,
-        };
-        node.applied = commit;
-        let mut out = Vec::new();
-        let group = Group::recover(config, recovered, self.now, prng, &mut out);
-        self.nodes[index].group = Some(group);
-        self.carry_out(index, out);
-        for other in 0..self.count() {
-            if other != index {
-                self.connect(index, other);
-            }
-        }
     }
 
     /// Moves everything that can move, with heartbeats, until nothing does or `rounds` are over.
@@ -731,35 +582,6 @@ impl Cluster {
         }
     }
 
-    /// Where all replicas stand, one line each.
-    pub(crate) fn state(&self) -> String {
-        let mut lines = Vec::new();
-        for (index, node) in self.nodes.iter().enumerate() {
-            let disk: Vec<String> = node.log.iter().map(|(header, _)| name(header)).collect();
-            let disk = disk.join(" ");
-            lines.push(match &node.group {
-                None => format!("  {index} down, disk [{disk}]"),
-                Some(group) => {
-                    let role = match (group.is_normal(), group.is_primary()) {
-                        (false, _) => "view change",
-                        (true, true) if group.is_serving() => "primary",
-                        (true, true) => "primary, not serving",
-                        (true, false) => "backup",
-                    };
-                    let doubt = if group.is_trusted() { "" } else { " untrusted" };
-                    format!(
-                        "  {index} view {} log_view {} op {} commit {} {role}{doubt}, disk [{disk}]",
-                        group.view().0,
-                        group.log_view().0,
-                        group.op().0,
-                        group.commit().0
-                    )
-                }
-            });
-        }
-        lines.join("\n")
-    }
-
     /// Replicas whose logs a power loss has put in doubt.
     pub(crate) fn doubted(&self) -> usize {
         self.nodes.iter().filter(|node| !node.trusted).count()
@@ -777,47 +599,4 @@ pub(crate) fn replica(index: usize) -> ReplicaIndex {
 
 fn index_of(op: Op) -> usize {
     usize::try_from(op.0 - 1).expect("small")
-}
-
-/// An op and the view it was first prepared in.
-fn name(header: &PrepareHeader) -> String {
-    format!("{}v{}", header.op.0, header.view.0)
-}
-
-fn describe(letter: &Letter) -> String {
-    let frame = match letter {
-        Letter::Status(status) => return format!("status {:?}", status.role),
-        Letter::Repair { view, prepare } => {
-            let header = PrepareHeader::decode(prepare).expect("ours");
-            return format!("repair {} in view {}", name(&header), view.0);
-        }
-        Letter::Frame(frame) => frame,
-    };
-    if let Ok(header) = PrepareHeader::verify(frame) {
-        return format!("prepare {} commit {}", name(&header), header.commit.0);
-    }
-    let (envelope, message) = Message::decode(frame).expect("ours");
-    let view = envelope.view.0;
-    match message {
-        Message::PrepareOk { op, .. } => format!("prepare_ok {} view {view}", op.0),
-        Message::StartViewChange { .. } => format!("start_view_change {view}"),
-        Message::DoViewChange {
-            op,
-            commit,
-            log_view,
-            trusted,
-            ..
-        } => {
-            let doubt = if trusted { "" } else { " untrusted" };
-            format!(
-                "do_view_change {view} log_view {} op {} commit {}{doubt}",
-                log_view.0, op.0, commit.0
-            )
-        }
-        Message::StartView { op, commit, .. } => {
-            format!("start_view {view} op {} commit {}", op.0, commit.0)
-        }
-        Message::RequestPrepares { from, to, .. } => format!("request {}..={}", from.0, to.0),
-        Message::RepairPrepare { .. } | Message::Heartbeat { .. } => unreachable!("letters"),
-    }
 }
