@@ -4,7 +4,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 
 use base::{Instant, Op, ReplicaIndex};
 use platform::{ConnectionId, Effect, Letter, Ticket};
-use wire::{ErrorCode, Operation, RequestHeader, header::denial};
+use wire::{Code, ErrorCode, Operation, RequestHeader, header::denial};
 
 use super::Shard;
 use crate::ask::{Answer, Ask};
@@ -28,7 +28,16 @@ pub(super) struct Tickets {
 pub(super) type Held = BTreeMap<Op, Vec<Answer>>;
 
 /// Requests passed to another node, so that they can be given up when its link goes.
-pub(super) type Passed = BTreeMap<Ticket, (ReplicaIndex, RequestHeader)>;
+pub(super) type Passed = BTreeMap<Ticket, Owed>;
+
+/// What another node owes an answer to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owed {
+    by: ReplicaIndex,
+    header: RequestHeader,
+    /// After this, nobody waits for it.
+    until: Instant,
+}
 
 impl Tickets {
     /// Numbers begin at a random place: an answer that another node owes to this one's last life
@@ -75,11 +84,14 @@ impl Tickets {
     }
 }
 
-/// The code for a request whose outcome will not be known: a write may have entered the log, a
-/// read certainly changed nothing.
+/// The code for a request whose outcome will not be known: a write may have entered the log, and
+/// so may the offset that a poll commits; any other read certainly changed nothing.
 const fn outcome_unknown(header: &RequestHeader) -> ErrorCode {
-    match header.operation {
-        Operation::NonReplicated => ErrorCode::TRANSIENT_NOT_ACCEPTED,
+    const POLL: u32 = Code::PollMessages.number();
+    const POLL_ON_PRIMARY: u32 = Code::PollOnPrimary.number();
+    match (header.operation, header.code) {
+        (Operation::NonReplicated, POLL | POLL_ON_PRIMARY) => ErrorCode::TRANSIENT_NOT_COMMITTED,
+        (Operation::NonReplicated, _) => ErrorCode::TRANSIENT_NOT_ACCEPTED,
         _ => ErrorCode::TRANSIENT_NOT_COMMITTED,
     }
 }
@@ -180,15 +192,26 @@ impl Shard {
     /// Remembers that `to` owes the answer.
     pub(super) fn note_passed(&mut self, to: ReplicaIndex, ask: &Ask) {
         if ask.ticket.replica == self.core.config.replica {
-            self.passed.insert(ask.ticket, (to, ask.header));
+            let owed = Owed {
+                by: to,
+                header: ask.header,
+                until: self.core.now.monotonic + self.core.config.timing.request,
+            };
+            self.passed.insert(ask.ticket, owed);
         }
+    }
+
+    /// Forgets what is owed to nobody any more: an answer may be lost with its link standing.
+    pub(super) fn expire_passed(&mut self) {
+        let now = self.core.now.monotonic;
+        self.passed.retain(|_, owed| owed.until > now);
     }
 
     /// The link to `peer` has gone: what it owes will not come.
     pub(super) fn on_link_down(&mut self, peer: ReplicaIndex) {
-        let owed = self.passed.iter().filter(|(_, (to, _))| *to == peer);
+        let owed = self.passed.iter().filter(|(_, owed)| owed.by == peer);
         for ticket in owed.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
-            let (_, header) = self.passed.remove(&ticket).expect("listed above");
+            let Owed { header, .. } = self.passed.remove(&ticket).expect("listed above");
             let frame = alloc::vec![denial(&header, outcome_unknown(&header))];
             self.core.answers.push(Answer {
                 ticket,

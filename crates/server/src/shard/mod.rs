@@ -339,6 +339,7 @@ impl Shard {
                 .on_timers(now, &mut self.core.out, &mut events);
             self.on_link_events(events);
             if beat {
+                self.expire_passed();
                 self.send_heartbeats();
             }
         }

@@ -324,8 +324,12 @@ impl Shard {
         }
         // A log that has not been read since the last crash may hold what was never synced: with
         // one of those, the stop is no clean one.
-        let read = |id: &GroupId| self.groups.contains_key(id);
-        if self.core.durable_views.keys().all(read) {
+        let mut live = self
+            .core
+            .durable_views
+            .iter()
+            .filter(|(_, views)| views.0 != DELETED);
+        if live.all(|(id, _)| self.groups.contains_key(id)) {
             self.core.marked_clean = true;
             self.core.views.mark_clean(&mut self.core.out);
         } else {
