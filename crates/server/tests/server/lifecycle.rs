@@ -167,6 +167,15 @@ fn a_stop_syncs_everything_and_tells_when_it_is_done() {
     for shards in [1, 2] {
         let node = &mut Node::new(shards);
         let payloads = fill(node, 5);
+        let mut client = Client::log_in(node, 8);
+        let create = crate::client::create_topic("gone", 2);
+        assert!(client.ask(node, &create).result().is_ok());
+        let gone = wire::request::TopicTarget {
+            topic: wire::Identifier::Named(crate::client::name("gone")),
+            ..topic()
+        };
+        let delete = Request::DeleteTopic(gone);
+        assert!(client.ask(node, &delete).result().is_ok());
         assert!(!node.disk.unsynced().is_empty());
         let client = Client::connect(node, 2);
         node.stop();

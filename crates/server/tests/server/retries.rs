@@ -135,8 +135,6 @@ fn a_retry_of_what_is_still_being_written_is_not_written_again() {
         let mut again = Client::connect(node, 1);
         again.log_in_again(node);
         again.request = client.request;
-        let mut old = *client;
-        old.session = again.session;
         node.hold = Some(in_partitions);
         let frame = again.frame(&request);
         node.send(again.connection, &frame);
