@@ -15,8 +15,8 @@
 //!   a quorum of wishes does. A replica that can send but not receive cannot disturb the others.
 //! - `(view, log_view)` is durable before any `do_view_change`, `start_view` or `prepare_ok` of
 //!   the view leaves.
-//! - A log counts as belonging to a view (`log_view`) only once it holds every op of that view's
-//!   `start_view`; entries are cut only where they provably conflict with it.
+//! - A log counts as belonging to a view (`log_view`) only once it durably holds every op of that
+//!   view's `start_view`; entries are cut only where they provably conflict with it.
 //! - Liveness of nodes is judged once per pair of nodes, outside; a group in normal operation has
 //!   no timer at all.
 //!
