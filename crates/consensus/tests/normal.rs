@@ -372,6 +372,7 @@ fn an_acknowledgement_of_another_identity_does_not_count() {
         Mode::Persisted,
         r"
         prepare 0
+        durable 0
         forge 1 0 1 0
         deliver 1 0
         forge 1 0 1 3
@@ -382,6 +383,7 @@ fn an_acknowledgement_of_another_identity_does_not_count() {
             prepare 0
               0 > 1 prepare 1v0 commit 0
               0 > 2 prepare 1v0 commit 0
+            durable 0
             forge 1 0 1 0
               1 > 0 prepare_ok 1 view 0
             deliver 1 0
@@ -389,7 +391,7 @@ fn an_acknowledgement_of_another_identity_does_not_count() {
               1 > 0 prepare_ok 1 view 3
             deliver 1 0
             state
-              0 view 0 log_view 0 op 1 commit 0 primary, disk []
+              0 view 0 log_view 0 op 1 commit 0 primary, disk [1v0]
               1 view 0 log_view 0 op 0 commit 0 backup, disk []
               2 view 0 log_view 0 op 0 commit 0 backup, disk []
         "#]],

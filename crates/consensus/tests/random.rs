@@ -121,11 +121,6 @@ fn upset(cluster: &mut Cluster, prng: &mut Prng, chaos: Chaos, index: usize, oth
 
 /// Runs many seeds and names the first that fails.
 fn run_all(chaos: Chaos, seeds: std::ops::Range<u64>) {
-    // `PLANTED=3 cargo test -p consensus --features planted-bugs` must fail.
-    #[cfg(feature = "planted-bugs")]
-    if let Ok(number) = std::env::var("PLANTED") {
-        base::planted::activate(number.parse().expect("a number"));
-    }
     for seed in seeds {
         if panic::catch_unwind(|| run(seed, chaos)).is_err() {
             panic!("seed {seed} of {chaos:?}");

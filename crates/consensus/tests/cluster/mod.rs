@@ -103,6 +103,11 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn new(count: usize, mode: Mode, seed: u64) -> Self {
+        // `PLANTED=3 cargo test -p consensus --features planted-bugs` must fail.
+        #[cfg(feature = "planted-bugs")]
+        if let Ok(number) = std::env::var("PLANTED") {
+            base::planted::activate(number.parse().expect("a number"));
+        }
         let mut prng = Prng::new(seed, Domain::Process, 99);
         let repair_max = prng.between(1, 4);
         let mut cluster = Self {
