@@ -6,7 +6,7 @@
 
 use crate::{
     profile::Profile,
-    runner::{Campaign, Summary},
+    runner::{Campaign, Summary, run_seed},
 };
 
 /// A planted bug.
@@ -149,30 +149,45 @@ pub(crate) struct Verdict {
     pub(crate) cpu_micros: u64,
 }
 
-/// Plants a bug and runs seeds until it is caught or its budget is spent.
+/// Plants a bug and runs seeds until it is caught or its budget is spent. A seed that fails
+/// without the bug too catches nothing.
 pub(crate) fn hunt(mutant: Mutant, budget: u64, jobs: usize) -> Verdict {
-    activate(mutant.number);
     let profile = Profile::find(mutant.profile).expect("profiles of mutants exist");
-    let campaign = Campaign {
-        start: 1,
-        seeds: budget,
-        jobs,
-        profile,
-        stop_at_failure: true,
-    };
-    let Summary {
-        failures,
-        cpu_micros,
-        ..
-    } = campaign.run(|_| {});
-    activate(0);
-    let first = failures.first();
-    Verdict {
+    let mut verdict = Verdict {
         mutant,
-        seeds: first.map(|(seed, _)| *seed),
-        killer: first.map_or("-", |(_, failure)| failure.check),
-        cpu_micros,
+        seeds: None,
+        killer: "-",
+        cpu_micros: 0,
+    };
+    let mut start = 1;
+    while start <= budget {
+        activate(mutant.number);
+        let seeds = budget + 1 - start;
+        let campaign = Campaign {
+            start,
+            seeds,
+            jobs,
+            profile,
+            stop_at_failure: true,
+        };
+        let Summary {
+            failures,
+            cpu_micros,
+            ..
+        } = campaign.run(|_| {});
+        activate(0);
+        verdict.cpu_micros += cpu_micros;
+        let Some((seed, failure)) = failures.first() else {
+            break;
+        };
+        if run_seed(*seed, profile, false).outcome.failure.is_none() {
+            verdict.seeds = Some(*seed);
+            verdict.killer = failure.check;
+            break;
+        }
+        start = seed + 1;
     }
+    verdict
 }
 
 /// One line of the table.

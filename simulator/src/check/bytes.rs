@@ -11,10 +11,13 @@ use super::{Failure, Verdict, committed::Committed, ensure};
 
 const CHECK: &str = "bytes";
 
+/// A file's name and what it holds.
+pub(crate) type File<'a> = (&'a str, &'a [u8]);
+
 /// The segment files of one group at one replica, sorted by name.
 pub(crate) struct Segments<'a> {
     pub(crate) node: u8,
-    pub(crate) files: Vec<(&'a str, &'a [u8])>,
+    pub(crate) files: Vec<File<'a>>,
 }
 
 /// Compares the replicas of `group` up to `commit`.
@@ -25,7 +28,7 @@ pub(crate) fn check(
     committed: &Committed,
     replicas: &[Segments<'_>],
 ) -> Verdict {
-    let mut first: Option<(u8, Vec<(&str, &[u8])>)> = None;
+    let mut first: Option<(u8, Vec<File<'_>>)> = None;
     for segments in replicas {
         let kept = committed_part(time, group, commit, committed, segments)?;
         let Some((other, expected)) = &first else {
@@ -57,7 +60,7 @@ fn committed_part<'a>(
     commit: Op,
     committed: &Committed,
     segments: &Segments<'a>,
-) -> Result<Vec<(&'a str, &'a [u8])>, Failure> {
+) -> Result<Vec<File<'a>>, Failure> {
     let node = segments.node;
     let fail = |message| Failure {
         check: CHECK,

@@ -75,7 +75,8 @@ impl Sampler<'_> {
                 let frame = match frame {
                     Ok(frame) if frame.is_intact() => frame,
                     _ => {
-                        return self.fail(format!("a poll of {target:?} returns a damaged message"));
+                        return self
+                            .fail(format!("a poll of {target:?} returns a damaged message"));
                     }
                 };
                 if payload_target(frame.payload()) != Some(target) {

@@ -451,6 +451,9 @@ impl World {
         token: platform::Token,
         request: platform::DiskRequest,
     ) {
+        if self.trace {
+            super::trace::disk_request(self.time, node, shard, token, &request);
+        }
         let it = &mut self.nodes[usize::from(node)];
         let incarnation = it.incarnation;
         let (slot, latency) = it.disk.submit(shard, token, request);

@@ -1,7 +1,7 @@
 //! One readable line per event, frames decoded; printed as it happens.
 
 use client::Completion;
-use platform::{DiskResult, Event, Letter, NetworkEvent};
+use platform::{DiskRequest, DiskResult, Event, Letter, NetworkEvent, Token};
 use server::Observation;
 use wire::{
     Command, EvictionHeader, HEADER_SIZE, ReplyHeader, Request, RequestHeader,
@@ -9,6 +9,10 @@ use wire::{
 };
 
 use crate::{cli::say, workload::Call};
+
+fn token(Token { owner, request }: Token) -> String {
+    format!("{owner:x}.{request}")
+}
 
 fn stamp(time: u64) -> String {
     format!("{:>6}.{:06}", time / 1_000_000, time % 1_000_000)
@@ -74,6 +78,22 @@ pub(super) fn observation(time: u64, node: u8, observation: &Observation) {
     say(&format!("{} node {node}     {what}", stamp(time)));
 }
 
+/// What a shard asks of its disk.
+pub(super) fn disk_request(time: u64, node: u8, shard: u16, token: Token, request: &DiskRequest) {
+    let what = match request {
+        DiskRequest::Write { file, offset, data } => {
+            let size: usize = data.iter().map(|piece| piece.len()).sum();
+            format!("write {size} bytes at {offset} of {file:?}")
+        }
+        other => format!("{other:?}"),
+    };
+    let token = self::token(token);
+    say(&format!(
+        "{} node {node}.{shard}   asks disk {token}: {what}",
+        stamp(time)
+    ));
+}
+
 /// A frame that a node sends to another.
 pub(super) fn frame(time: u64, node: u8, frame: &[u8]) {
     say(&format!(
@@ -98,9 +118,9 @@ fn describe(event: &Event) -> String {
         },
         Event::Disk(done) => match &done.result {
             Ok(DiskResult::Read { buffer }) => {
-                format!("disk {:?}: read {} bytes", done.token, buffer.len())
+                format!("disk {}: read {} bytes", token(done.token), buffer.len())
             }
-            other => format!("disk {:?}: {other:?}", done.token),
+            other => format!("disk {}: {other:?}", token(done.token)),
         },
         Event::Letter { from, letter } => match letter {
             Letter::Request { group, frame, .. } => {
