@@ -61,7 +61,10 @@ impl Shard {
                 }
             }
             Command::ForwardReply => {
-                if let Ok(answer) = Answer::decode_forward(&frame) {
+                if let Ok(answer) = Answer::decode_forward(&frame)
+                    && answer.ticket.replica == self.core.config.replica
+                    && answer.ticket.shard.0 < self.core.config.shard_count
+                {
                     self.on_passed_answer(answer);
                 }
             }
@@ -79,7 +82,9 @@ impl Shard {
     /// A request passed on by another node; its group is hosted by this very shard, since all
     /// nodes place groups alike.
     fn take_forwarded(&mut self, ask: Ask) {
-        if ask.group.shard(self.core.config.shard_count) == self.core.config.shard {
+        let count = self.core.config.shard_count;
+        let here = ask.group.shard(count) == self.core.config.shard;
+        if here && ask.ticket.shard.0 < count {
             self.ask_local_group(ask);
         }
     }
