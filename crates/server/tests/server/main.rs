@@ -11,6 +11,7 @@ mod consumers;
 mod lifecycle;
 mod messages;
 mod metadata;
+mod peers;
 mod pressure;
 mod retries;
 mod sessions;

@@ -43,6 +43,8 @@ struct Socket {
 #[derive(Clone, Default)]
 pub(crate) struct Options {
     pub(crate) shards: usize,
+    /// Other nodes of the roster; this one is the last.
+    pub(crate) peers: u8,
     pub(crate) limits: Limits,
     pub(crate) timing: Timing,
 }
@@ -123,17 +125,19 @@ impl Node {
         ShardConfig {
             cluster: CLUSTER,
             cluster_name: "single-node".into(),
-            replica: ReplicaIndex(0),
+            replica: ReplicaIndex(self.options.peers),
             shard: ShardIndex(u16::try_from(shard).expect("few shards")),
             shard_count: u16::try_from(self.options.shards).expect("few shards"),
-            nodes: vec![NodeAddress {
-                name: "node-0".into(),
-                client_host: "127.0.0.1".into(),
-                client_port: 0,
-                replica: address(9090),
-            }],
+            nodes: (0..=self.options.peers)
+                .map(|index| NodeAddress {
+                    name: format!("node-{index}"),
+                    client_host: "127.0.0.1".into(),
+                    client_port: 0,
+                    replica: address(9090 + u16::from(index)),
+                })
+                .collect(),
             client_listen: address(0),
-            replica_listen: None,
+            replica_listen: (self.options.peers > 0).then(|| address(9090)),
             boot_id: self.boot,
             root: RootCredential {
                 username: USERNAME.into(),
@@ -361,11 +365,16 @@ impl Node {
 
     /// A client connects.
     pub(crate) fn connect(&mut self) -> ConnectionId {
+        self.connect_to(ListenerId::CLIENT)
+    }
+
+    /// Somebody connects.
+    pub(crate) fn connect_to(&mut self, listener: ListenerId) -> ConnectionId {
         self.connections_made += 1;
         let connection = ConnectionId(self.connections_made);
         self.sockets.insert(connection, Socket::default());
         let accepted = NetworkEvent::Accepted {
-            listener: ListenerId::CLIENT,
+            listener,
             connection,
             peer: peer(),
         };
