@@ -80,28 +80,48 @@ impl Disk {
     }
 
     /// The request for the ring, or its result.
-    fn prepare(
-        &mut self,
-        request: DiskRequest,
-    ) -> Result<(Request, Step), Result<DiskResult, DiskError>> {
+    fn prepare(&mut self, request: DiskRequest) -> Result<(Request, Step), Finished> {
         let directory = self.directory.clone();
+        Ok(match request {
+            DiskRequest::SyncDir { path } => {
+                let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+                (open(directory, &path, flags), Step::OpenDirectory)
+            }
+            DiskRequest::Rename { from, to } => {
+                let (from, to) = (name(&from), name(&to));
+                (
+                    Request::Rename {
+                        directory,
+                        from,
+                        to,
+                    },
+                    Step::Plain,
+                )
+            }
+            DiskRequest::RemoveFile { path } => (unlink(directory, &path, 0), Step::Remove),
+            DiskRequest::RemoveDir { path } => {
+                (unlink(directory, &path, libc::AT_REMOVEDIR), Step::Remove)
+            }
+            DiskRequest::CreateDir { path } => {
+                let path = name(&path);
+                (Request::MakeDirectory { directory, path }, Step::Make)
+            }
+            DiskRequest::List { path } => return Err(self.list(&path)),
+            request => return self.prepare_file(request),
+        })
+    }
+
+    /// The same for requests about one file.
+    fn prepare_file(&mut self, request: DiskRequest) -> Result<(Request, Step), Finished> {
         Ok(match request {
             DiskRequest::Open { file, path, mode } => {
                 assert!(!self.files.contains_key(&file), "file ids are fresh");
                 let flags = match mode {
-                    OpenMode::Existing => 0,
-                    OpenMode::CreateIfMissing => libc::O_CREAT,
-                    OpenMode::CreateEmpty => libc::O_CREAT | libc::O_TRUNC,
+                    OpenMode::Existing => libc::O_RDWR,
+                    OpenMode::CreateIfMissing => libc::O_RDWR | libc::O_CREAT,
+                    OpenMode::CreateEmpty => libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC,
                 };
-                let (path, flags) = (name(&path), flags | libc::O_RDWR);
-                (
-                    Request::Open {
-                        directory,
-                        path,
-                        flags,
-                    },
-                    Step::Open(file),
-                )
+                (open(self.directory.clone(), &path, flags), Step::Open(file))
             }
             DiskRequest::Read {
                 file,
@@ -111,9 +131,10 @@ impl Disk {
                 if buffer.len() == buffer.capacity() {
                     return Err(Ok(DiskResult::Read { buffer }));
                 }
+                let file = self.file(file);
                 (
                     Request::Read {
-                        file: self.file(file),
+                        file,
                         offset,
                         buffer,
                     },
@@ -126,25 +147,11 @@ impl Disk {
                 if data.is_empty() {
                     return Err(Ok(DiskResult::Written));
                 }
-                let file = self.file(file);
-                (write(file, offset, data, 0), Step::Transfer)
+                (write(self.file(file), offset, data, 0), Step::Transfer)
             }
-            DiskRequest::SyncData { file } => (
-                Request::SyncData {
-                    file: self.file(file),
-                },
-                Step::Plain,
-            ),
-            DiskRequest::SyncDir { path } => {
-                let (path, flags) = (name(&path), libc::O_RDONLY | libc::O_DIRECTORY);
-                (
-                    Request::Open {
-                        directory,
-                        path,
-                        flags,
-                    },
-                    Step::OpenDirectory,
-                )
+            DiskRequest::SyncData { file } => {
+                let file = self.file(file);
+                (Request::SyncData { file }, Step::Plain)
             }
             DiskRequest::Truncate { file, size } => {
                 return Err(done(self.file(file).set_len(size)));
@@ -153,41 +160,7 @@ impl Disk {
                 self.files.remove(&file).expect("a file is closed once");
                 return Err(Ok(DiskResult::Done));
             }
-            DiskRequest::Rename { from, to } => (
-                Request::Rename {
-                    directory,
-                    from: name(&from),
-                    to: name(&to),
-                },
-                Step::Plain,
-            ),
-            DiskRequest::RemoveFile { path } => (
-                Request::Unlink {
-                    directory,
-                    path: name(&path),
-                    flags: 0,
-                },
-                Step::Remove,
-            ),
-            DiskRequest::RemoveDir { path } => {
-                let (path, flags) = (name(&path), libc::AT_REMOVEDIR);
-                (
-                    Request::Unlink {
-                        directory,
-                        path,
-                        flags,
-                    },
-                    Step::Remove,
-                )
-            }
-            DiskRequest::CreateDir { path } => (
-                Request::MakeDirectory {
-                    directory,
-                    path: name(&path),
-                },
-                Step::Make,
-            ),
-            DiskRequest::List { path } => return Err(self.list(&path)),
+            request => unreachable!("{request:?} is about names"),
         })
     }
 
@@ -331,6 +304,24 @@ fn write_on(
         return Ok(Ok(DiskResult::Written));
     }
     Err(write(file, offset + written as u64, data, skip))
+}
+
+fn open(directory: Rc<File>, path: &Path, flags: i32) -> Request {
+    let path = name(path);
+    Request::Open {
+        directory,
+        path,
+        flags,
+    }
+}
+
+fn unlink(directory: Rc<File>, path: &Path, flags: i32) -> Request {
+    let path = name(path);
+    Request::Unlink {
+        directory,
+        path,
+        flags,
+    }
 }
 
 fn write(file: Rc<File>, offset: u64, data: VecDeque<Bytes>, skip: usize) -> Request {

@@ -200,14 +200,24 @@ impl Request {
                     .flags(flags)
                     .build()
             }
+            file => file.file_entry(),
+        }
+    }
+
+    /// The same for what is about files.
+    fn file_entry(&mut self) -> squeue::Entry {
+        match self {
             Self::Open {
                 directory,
                 path,
                 flags,
-            } => opcode::OpenAt::new(fd(directory), path.as_ptr())
-                .flags(*flags | libc::O_CLOEXEC)
-                .mode(0o600)
-                .build(),
+            } => {
+                let flags = *flags | libc::O_CLOEXEC;
+                opcode::OpenAt::new(fd(directory), path.as_ptr())
+                    .flags(flags)
+                    .mode(0o600)
+                    .build()
+            }
             Self::Read {
                 file,
                 offset,
@@ -227,7 +237,8 @@ impl Request {
             } => {
                 scratch.point_at(data.iter(), *skip);
                 let count = u32::try_from(scratch.slices.len()).expect("at most SLICES_MAX");
-                opcode::Writev::new(fd(file), scratch.slices.as_ptr(), count)
+                let slices = scratch.slices.as_ptr();
+                opcode::Writev::new(fd(file), slices, count)
                     .offset(*offset)
                     .build()
             }
@@ -239,8 +250,10 @@ impl Request {
                 directory,
                 from,
                 to,
-            } => opcode::RenameAt::new(fd(directory), from.as_ptr(), fd(directory), to.as_ptr())
-                .build(),
+            } => {
+                let (from, to) = (from.as_ptr(), to.as_ptr());
+                opcode::RenameAt::new(fd(directory), from, fd(directory), to).build()
+            }
             Self::Unlink {
                 directory,
                 path,
@@ -253,6 +266,11 @@ impl Request {
                     .mode(0o700)
                     .build()
             }
+            Self::Wake { .. }
+            | Self::Accept { .. }
+            | Self::Connect { .. }
+            | Self::Receive { .. }
+            | Self::Send { .. } => unreachable!("not about files"),
         }
     }
 }

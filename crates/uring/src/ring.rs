@@ -15,7 +15,9 @@ use std::{
 };
 
 use base::{Instant, ShardIndex, Timestamp};
-use platform::{ConnectionId, Effect, Event, Fatal, Level, ListenerId, NetworkEvent, Now, Token};
+use platform::{
+    Address, ConnectionId, Effect, Event, Fatal, Level, ListenerId, NetworkEvent, Now, Token,
+};
 
 use crate::{
     Report,
@@ -245,22 +247,7 @@ impl Ring {
             ..
         } = self;
         match effect {
-            Effect::Listen { listener, address } => match network.listen(kernel, listener, address)
-            {
-                Ok(address) => {
-                    let event = NetworkEvent::Listening { listener, address };
-                    inbox.push_back(Event::Network(event));
-                    self.report(Report::Listening {
-                        shard: self.shard,
-                        listener,
-                        address,
-                    });
-                }
-                Err(error) => {
-                    tracing::error!("cannot listen on {address}: {error}");
-                    self.exit = Some(Exit::Halted(Fatal::Bind));
-                }
-            },
+            Effect::Listen { listener, address } => self.listen(listener, address),
             Effect::Connect {
                 connection,
                 address,
@@ -301,13 +288,36 @@ impl Ring {
             Effect::Ready => self.report(Report::Ready { shard: self.shard }),
             Effect::Stopped => self.exit = Some(Exit::Stopped),
             Effect::Halt { fatal } => self.exit = Some(Exit::Halted(fatal)),
-            Effect::Log { level, line } => match level {
-                Level::Info => tracing::info!(shard = self.shard.0, "{line}"),
-                Level::Warn => tracing::warn!(shard = self.shard.0, "{line}"),
-                Level::Error => tracing::error!(shard = self.shard.0, "{line}"),
-            },
+            Effect::Log { level, line } => self.log(level, &line),
         }
         Ok(())
+    }
+
+    fn listen(&mut self, listener: ListenerId, address: Address) {
+        match self.network.listen(&mut self.kernel, listener, address) {
+            Ok(address) => {
+                let event = NetworkEvent::Listening { listener, address };
+                self.inbox.push_back(Event::Network(event));
+                let shard = self.shard;
+                self.report(Report::Listening {
+                    shard,
+                    listener,
+                    address,
+                });
+            }
+            Err(error) => {
+                tracing::error!("cannot listen on {address}: {error}");
+                self.exit = Some(Exit::Halted(Fatal::Bind));
+            }
+        }
+    }
+
+    fn log(&self, level: Level, line: &str) {
+        match level {
+            Level::Info => tracing::info!(shard = self.shard.0, "{line}"),
+            Level::Warn => tracing::warn!(shard = self.shard.0, "{line}"),
+            Level::Error => tracing::error!(shard = self.shard.0, "{line}"),
+        }
     }
 
     fn report(&self, report: Report) {

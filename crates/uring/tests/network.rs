@@ -108,6 +108,7 @@ fn a_frame_of_8_mib_passes_a_slow_reader_whole() {
         let (mut client, mut bytes) = (client, vec![0; (8 << 20) + 3]);
         for part in bytes.chunks_mut(1 << 20) {
             // tidy: allow — the reader is slow on purpose; nothing waits for this.
+            // tidy: allow — the reader is to be slow
             thread::sleep(Duration::from_millis(2));
             client.read_exact(part).unwrap();
         }

@@ -13,8 +13,8 @@ mod root;
 mod shard;
 
 use std::{
-    env, io,
-    io::IsTerminal,
+    env, fmt,
+    io::{self, IsTerminal, Write},
     path::PathBuf,
     process::{self, ExitCode},
     sync::mpsc::{Sender, channel},
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // Shown whatever is logged, and before there is a log.
-            eprintln!("viewstamp-server: {failure}");
+            say(&failure);
             ExitCode::from(failure.code())
         }
     }
@@ -125,8 +125,13 @@ fn tell(warning: &str) {
     if tracing::enabled!(tracing::Level::WARN) {
         tracing::warn!("{warning}");
     } else {
-        eprintln!("viewstamp-server: {warning}");
+        say(warning);
     }
+}
+
+/// A line on standard error; `eprintln` would panic if nobody reads any more.
+fn say(what: impl fmt::Display) {
+    let _ = writeln!(io::stderr(), "viewstamp-server: {what}");
 }
 
 /// The first signal asks to stop, the second ends the process.

@@ -317,7 +317,7 @@ mod tests {
         let file = directory.0.join(effective::FILE);
         while !file.exists() {
             assert!(!node.is_finished());
-            thread::sleep(Duration::from_millis(2));
+            thread::yield_now();
         }
         let table: toml::Table = fs::read_to_string(&file).unwrap().parse().unwrap();
         let address: SocketAddr = table["tcp"]["address"].as_str().unwrap().parse().unwrap();
