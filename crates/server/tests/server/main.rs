@@ -15,3 +15,4 @@ mod peers;
 mod pressure;
 mod retries;
 mod sessions;
+mod torture;

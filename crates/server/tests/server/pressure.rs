@@ -181,7 +181,7 @@ fn what_does_not_commit_in_time_has_an_unknown_outcome() {
 }
 
 #[test]
-fn a_client_that_does_not_read_holds_up_only_itself_and_is_cut_off_at_its_limit() {
+fn a_client_that_does_not_read_holds_up_only_itself() {
     for shards in [1, 2] {
         let mut options = options(shards);
         options.limits.client_queue_bytes_max = 3 << 20;
@@ -206,5 +206,42 @@ fn a_client_that_does_not_read_holds_up_only_itself_and_is_cut_off_at_its_limit(
         node.stall(slow.connection, false);
         assert_eq!(node.frames(slow.connection).len(), 2);
         assert!(slow.ask(node, &Request::Ping).result().is_ok());
+    }
+}
+
+#[test]
+fn a_client_that_lets_too_much_pile_up_is_cut_off() {
+    let mut options = options(1);
+    options.limits.client_queue_bytes_max = 512;
+    let node = &mut Node::with(options);
+    let mut other = Client::connect(node, 1);
+    let mut slow = Client::connect(node, 2);
+    node.stall(slow.connection, true);
+    for _ in 0..2 {
+        let frame = slow.frame(&Request::Ping);
+        node.send(slow.connection, &frame);
+        assert!(!node.is_closed(slow.connection));
+    }
+    let frame = slow.frame(&Request::Ping);
+    node.send(slow.connection, &frame);
+    assert!(node.is_closed(slow.connection));
+    assert_eq!(node.frames(slow.connection).len(), 2);
+    assert!(other.ask(node, &Request::Ping).result().is_ok());
+}
+
+#[test]
+fn a_session_too_many_ends_the_one_that_wrote_longest_ago() {
+    for shards in [1, 2] {
+        let mut options = options(shards);
+        options.limits.clients_max = 2;
+        let node = &mut Node::with(options);
+        let mut first = Client::log_in(node, 1);
+        let mut second = Client::log_in(node, 2);
+        assert!(first.ask(node, &create_stream("a")).result().is_ok());
+        let mut third = Client::log_in(node, 3);
+        let denied = second.ask(node, &Request::GetStreams).code();
+        assert_eq!(denied, Some(ErrorCode::UNAUTHENTICATED));
+        assert!(first.ask(node, &create_stream("b")).result().is_ok());
+        assert!(third.ask(node, &create_stream("c")).result().is_ok());
     }
 }
