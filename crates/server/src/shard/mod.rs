@@ -137,8 +137,12 @@ impl Shard {
 
     fn on_network(&mut self, event: NetworkEvent) {
         let now = self.core.now.monotonic;
-        if let NetworkEvent::Accepted { connection, .. } | NetworkEvent::Adopted { connection, .. } =
-            event
+        let arrived = match event {
+            NetworkEvent::Accepted { connection, .. }
+            | NetworkEvent::Adopted { connection, .. } => Some(connection),
+            _ => None,
+        };
+        if let Some(connection) = arrived
             && self.is_stopping()
         {
             return self.core.out.push(Effect::Close { connection });

@@ -167,7 +167,7 @@ fn a_client_that_goes_amid_a_request_leaves_nothing_behind() {
         node.let_go();
         let polled = client.poll(node, 0, PollingStrategy::First, 9);
         assert_eq!(polled.offsets(), [0]);
-        node.pass(std::time::Duration::from_millis(60));
+        node.pass(core::time::Duration::from_millis(60));
         assert_eq!(node.deadline(), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Starting, resting, stopping, crashing and coming back.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use wire::{ErrorCode, Partitioning, PollingStrategy, Request};
 

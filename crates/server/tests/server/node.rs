@@ -1,9 +1,9 @@
 //! A node: its shards, and everything a body does for them, one turn after the other.
 
+use core::time::Duration;
 use std::{
     collections::{BTreeMap, VecDeque},
     net::{Ipv4Addr, SocketAddr},
-    time::Duration,
 };
 
 use base::{Buffer, Bytes, Instant, ReplicaIndex, ShardIndex, Timestamp};

@@ -241,7 +241,7 @@ fn nonsense_under_a_seal_never_stops_the_node() {
                 }
             }
             if prng.index(10) == 0 {
-                cluster.node.pass(std::time::Duration::from_millis(300));
+                cluster.node.pass(core::time::Duration::from_millis(300));
             }
         }
     }
@@ -280,6 +280,6 @@ fn a_stranger_on_the_replica_port_is_turned_away() {
         assert!(cluster.node.is_closed(stranger));
     }
     let silent = cluster.node.connect_to(ListenerId::REPLICA);
-    cluster.node.pass(std::time::Duration::from_secs(2));
+    cluster.node.pass(core::time::Duration::from_secs(2));
     assert!(cluster.node.is_closed(silent));
 }

@@ -1,7 +1,7 @@
 //! Limits, each at the limit and one beyond: what does not fit is refused by name, and nobody
 //! else notices.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use wire::{Code, ErrorCode, Partitioning, PollingStrategy, Request, RequestHeader, header};
 
