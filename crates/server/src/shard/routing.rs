@@ -146,10 +146,12 @@ impl Shard {
 
     /// The group cannot take it now: the primary's node can, or it waits.
     pub(super) fn on_deferred(&mut self, ask: Ask) {
-        let group = self
-            .groups
-            .get(&ask.group)
-            .and_then(crate::hosted::Hosted::group);
+        let hosted = self.groups.get(&ask.group);
+        if hosted.is_some_and(crate::hosted::Hosted::is_removing) {
+            let refusal = ask.refuse(ErrorCode::PARTITION_NOT_FOUND);
+            return self.core.answers.push(refusal);
+        }
+        let group = hosted.and_then(crate::hosted::Hosted::group);
         let elsewhere = group.filter(|group| group.is_normal() && !group.is_primary());
         if let Some(primary) = elsewhere.map(consensus::Group::primary)
             && ask.hops < HOPS_MAX
