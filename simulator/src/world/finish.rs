@@ -13,6 +13,8 @@ use crate::{
 /// Within so much virtual time each step of the end must be done.
 const LIVENESS_BOUND: u64 = 90_000_000;
 const INSPECT_EVERY: u64 = 1_000_000;
+/// A replica may know that an op is committed before its own write of it has completed.
+const QUIET: u64 = 5_000_000;
 
 impl World {
     pub(super) fn on_calm(&mut self) {
@@ -35,6 +37,8 @@ impl World {
             Phase::Healing => self.clients_wait().or_else(|| self.groups_diverge()),
             Phase::LastCalls => self.clients_wait(),
             Phase::Settling => self.groups_diverge(),
+            Phase::Quiet if self.time - self.phase_started < QUIET => return self.inspect_later(),
+            Phase::Quiet => self.groups_diverge(),
         };
         if let Some(missing) = missing {
             if self.time - self.phase_started > LIVENESS_BOUND {
@@ -45,6 +49,10 @@ impl World {
         } else {
             self.next_phase();
         }
+        self.inspect_later();
+    }
+
+    fn inspect_later(&mut self) {
         self.push(self.time + INSPECT_EVERY, Due::Inspect);
     }
 
@@ -63,7 +71,8 @@ impl World {
                 }
             }
             Phase::LastCalls if self.last_calls.is_empty() => self.enter(Phase::Settling),
-            Phase::Settling => {
+            Phase::Settling => self.enter(Phase::Quiet),
+            Phase::Quiet => {
                 self.final_checks();
                 self.enter(Phase::Done);
             }

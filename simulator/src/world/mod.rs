@@ -160,6 +160,8 @@ enum Phase {
     LastCalls,
     /// Replicas converge once more.
     Settling,
+    /// Nobody asks for anything; what is still on its way to a disk arrives.
+    Quiet,
     /// The final checks have passed.
     Done,
 }
