@@ -13,7 +13,7 @@
 
 use alloc::{vec, vec::Vec};
 
-use base::{Buffer, Bytes, ClientId, GroupId, Op, ReplicaIndex, ShardIndex, View};
+use base::{Buffer, Bytes, ClientId, GroupId, Instant, Op, ReplicaIndex, ShardIndex, View};
 use platform::Ticket;
 use wire::{
     Command, ErrorCode, HEADER_SIZE, Operation, ReplyHeader, RequestHeader, array,
@@ -33,6 +33,8 @@ pub(crate) struct Ask {
     pub(crate) user: u32,
     /// How often it has been passed between nodes.
     pub(crate) hops: u8,
+    /// When this shard gives up waiting for the group, once it has begun to wait.
+    pub(crate) patience: Option<Instant>,
     /// The header of `frame`.
     pub(crate) header: RequestHeader,
     /// The request frame.
@@ -114,6 +116,7 @@ impl Ask {
             group,
             user,
             hops,
+            patience: None,
             header,
             frame: inner,
         })

@@ -209,6 +209,7 @@ impl Shard {
 
     /// The link to `peer` has gone: what it owes will not come.
     pub(super) fn on_link_down(&mut self, peer: ReplicaIndex) {
+        self.drop_parked_of(peer);
         let owed = self.passed.iter().filter(|(_, owed)| owed.by == peer);
         for ticket in owed.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
             let Owed { header, .. } = self.passed.remove(&ticket).expect("listed above");

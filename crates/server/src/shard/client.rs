@@ -344,6 +344,7 @@ impl Shard {
             group: GroupId::METADATA,
             user,
             hops: 0,
+            patience: None,
             header,
             frame,
         }

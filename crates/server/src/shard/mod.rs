@@ -8,10 +8,7 @@ mod reads;
 mod routing;
 mod startup;
 
-use alloc::{
-    collections::{BTreeMap, VecDeque},
-    vec::Vec,
-};
+use alloc::{collections::BTreeMap, vec::Vec};
 
 use base::{GroupId, Instant, Prng, View};
 use metadata::Metadata;
@@ -50,7 +47,7 @@ pub struct Shard {
     /// Requests of this node that another node was asked to answer.
     passed: Passed,
     /// Requests that wait for their group, with the time at which they give up.
-    parked: VecDeque<(Instant, Ask)>,
+    parked: Vec<(Instant, Ask)>,
     /// Logins whose password is being verified, by ticket.
     logins: BTreeMap<u64, Ask>,
     gathers: BTreeMap<u64, Gather>,
@@ -111,7 +108,7 @@ impl Shard {
             .timed
             .iter()
             .filter_map(|id| self.groups.get(id)?.deadline());
-        let parked = self.parked.front().map(|(until, _)| *until);
+        let parked = self.parked.iter().map(|(until, _)| *until).min();
         let tickets = self.tickets.deadline();
         groups
             .chain(links)
@@ -239,6 +236,7 @@ impl Shard {
                     group,
                     user,
                     hops: 0,
+                    patience: None,
                     header,
                     frame,
                 });

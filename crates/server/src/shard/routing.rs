@@ -1,7 +1,7 @@
 //! Where a request goes: to the shard that hosts its group, and if this node's replica of the
 //! group is not the primary, to the node whose replica is.
 
-use base::GroupId;
+use base::{GroupId, Instant};
 use platform::{Effect, Letter};
 use wire::{
     ConsumerKind, ErrorCode, Operation, Plane, Request,
@@ -163,45 +163,46 @@ impl Shard {
     }
 
     /// Lets a request wait for its group; certainly not admitted, if it waits in vain.
-    fn park(&mut self, ask: Ask) {
-        if self.parked.len() >= self.core.config.limits.parked_max {
-            return self
-                .core
-                .answers
-                .push(ask.refuse(ErrorCode::TRANSIENT_NOT_ACCEPTED));
+    fn park(&mut self, mut ask: Ask) {
+        let now = self.core.now.monotonic;
+        let patience = *ask
+            .patience
+            .get_or_insert(now + self.core.config.timing.park);
+        if patience <= now || self.parked.len() >= self.core.config.limits.parked_max {
+            let refusal = ask.refuse(ErrorCode::TRANSIENT_NOT_ACCEPTED);
+            return self.core.answers.push(refusal);
         }
-        let until = self.core.now.monotonic + self.core.config.timing.park;
         self.core.awaited.insert(ask.group);
-        self.parked.push_back((until, ask));
+        self.parked.push((patience, ask));
     }
 
     /// A group has changed: what waited for it may go on.
     pub(super) fn unpark(&mut self, group: GroupId) {
-        let parked = ::core::mem::take(&mut self.parked);
-        for (until, ask) in parked {
-            if ask.group == group {
-                self.retry(until, ask);
-            } else {
-                self.parked.push_back((until, ask));
-            }
+        let (ready, parked) = ::core::mem::take(&mut self.parked)
+            .into_iter()
+            .partition(|(_, ask): &(Instant, Ask)| ask.group == group);
+        self.parked = parked;
+        for (_, ask) in ready {
+            self.ask_local_group(ask);
         }
     }
 
-    /// Tries again, with what is left of the patience.
-    fn retry(&mut self, until: base::Instant, ask: Ask) {
-        let before = self.parked.len();
-        self.ask_local_group(ask);
-        if self.parked.len() > before
-            && let Some((patience, _)) = self.parked.back_mut()
-        {
-            *patience = until;
-        }
+    /// A node is gone, and with it the connections of its clients: what they asked for must not
+    /// be done behind their backs, after they have asked again elsewhere.
+    pub(super) fn drop_parked_of(&mut self, replica: base::ReplicaIndex) {
+        self.parked.retain(|(_, ask)| ask.ticket.replica != replica);
     }
 
     pub(super) fn expire_parked(&mut self) {
         let now = self.core.now.monotonic;
-        while self.parked.front().is_some_and(|(until, _)| *until <= now) {
-            let (_, ask) = self.parked.pop_front().expect("looked at");
+        if !self.parked.iter().any(|(until, _)| *until <= now) {
+            return;
+        }
+        let (late, parked) = ::core::mem::take(&mut self.parked)
+            .into_iter()
+            .partition(|(until, _): &(Instant, Ask)| *until <= now);
+        self.parked = parked;
+        for (_, ask) in late {
             self.core
                 .answers
                 .push(ask.refuse(ErrorCode::TRANSIENT_NOT_ACCEPTED));

@@ -9,7 +9,7 @@
 //! from shard 0, commit by commit.
 
 use alloc::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     vec::Vec,
 };
 
@@ -117,7 +117,7 @@ pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Out
         tickets,
         held: BTreeMap::new(),
         passed: BTreeMap::new(),
-        parked: VecDeque::new(),
+        parked: Vec::new(),
         logins: BTreeMap::new(),
         gathers: BTreeMap::new(),
         gathers_made: 0,
