@@ -183,12 +183,8 @@ impl Report {
         for (name, tally) in &self.sides {
             if tally.unsent > 0 {
                 let count = tally.unsent;
-                line(
-                    &mut out,
-                    format_args!(
-                        "{name}: {count} messages were due and not sent: the rate is more than there is time for"
-                    ),
-                );
+                let text = "messages were due and not sent: there was no time";
+                line(&mut out, format_args!("{name}: {count} {text}"));
             }
             for (error, count) in &tally.errors {
                 line(&mut out, format_args!("{name}: {count} x {error}"));
