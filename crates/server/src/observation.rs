@@ -76,6 +76,8 @@ pub enum Observation {
         /// The last op kept.
         op: Op,
     },
+    /// After a power loss: all logs of this shard hold again what it may have acknowledged.
+    Trusted,
     /// A view began without a quorum of trusted logs, with all replicas heard: acknowledged ops
     /// may be gone.
     LossPossible {

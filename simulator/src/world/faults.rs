@@ -1,8 +1,6 @@
 //! Faults as they happen, and the atlas that keeps them survivable.
 
-use std::collections::BTreeMap;
-
-use base::{GroupId, Op};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Due, Phase, World,
@@ -16,32 +14,44 @@ use crate::{
 
 /// Which nodes may have lost what `replicated` topics had acknowledged, and how many may at once.
 ///
-/// A node is exposed from its power loss until it has, for every group, caught up with all that
-/// was committed when it came back. With fewer than a quorum exposed nothing acknowledged is
-/// lost; beyond that the design promises nothing, so the atlas makes such a power loss a process
-/// crash.
+/// A node is exposed from its power loss until all its shards say that their logs hold again
+/// what they may have acknowledged, and a moment more, so that this is durable. With at most a
+/// minority exposed nothing acknowledged is lost; beyond that the design promises nothing, so the
+/// atlas makes such a power loss a process crash.
 #[derive(Debug, Default)]
 pub(super) struct Atlas {
     exposed_max: u8,
+    shards: u16,
     anything_goes: bool,
-    /// What an exposed node must have committed again; none until it has come back.
-    exposed: BTreeMap<u8, BTreeMap<GroupId, Op>>,
+    exposed: BTreeMap<u8, Exposure>,
 }
+
+/// How far an exposed node has come.
+#[derive(Debug, Default)]
+struct Exposure {
+    trusted: BTreeSet<u16>,
+    complete_at: Option<u64>,
+}
+
+/// After which what a node says of its logs is durable.
+const SETTLED: u64 = 1_000_000;
 
 impl Atlas {
     pub(super) fn new(shape: &Shape) -> Self {
         Self {
             exposed_max: shape.exposed_max(),
+            shards: shape.shards,
             anything_goes: shape.durability == Durability::AllPersisted,
             exposed: BTreeMap::new(),
         }
     }
 
     /// May `node` lose power now? If so, it is exposed from now on.
-    fn admit(&mut self, node: u8, heads: &BTreeMap<GroupId, Op>) -> bool {
+    fn admit(&mut self, time: u64, node: u8) -> bool {
         if self.anything_goes {
             return true;
         }
+        self.settle(time);
         let others = self
             .exposed
             .keys()
@@ -50,21 +60,35 @@ impl Atlas {
         if others + 1 > usize::from(self.exposed_max) {
             return false;
         }
-        self.exposed.insert(node, heads.clone());
+        self.exposed.insert(node, Exposure::default());
         true
     }
 
-    /// `node` has started again.
-    fn on_restart(&mut self, node: u8, heads: &BTreeMap<GroupId, Op>) {
-        if let Some(needed) = self.exposed.get_mut(&node) {
-            needed.clone_from(heads);
+    /// The process of `node` has ended: what it said a moment ago may not be durable.
+    fn on_stop(&mut self, time: u64, node: u8) {
+        self.settle(time);
+        if let Some(exposure) = self.exposed.get_mut(&node) {
+            *exposure = Exposure::default();
         }
     }
 
-    /// Forgets exposed nodes that have everything again, as `has` tells.
-    fn refresh(&mut self, has: impl Fn(u8, GroupId, Op) -> bool) {
-        self.exposed
-            .retain(|node, needed| !needed.iter().all(|(group, op)| has(*node, *group, *op)));
+    /// Forgets exposed nodes that are no longer.
+    fn settle(&mut self, time: u64) {
+        self.exposed.retain(|_, exposure| {
+            exposure
+                .complete_at
+                .is_none_or(|complete_at| time < complete_at + SETTLED)
+        });
+    }
+
+    /// A shard trusts its logs again.
+    pub(super) fn on_trusted(&mut self, time: u64, node: u8, shard: u16) {
+        if let Some(exposure) = self.exposed.get_mut(&node) {
+            exposure.trusted.insert(shard);
+            if exposure.trusted.len() == usize::from(self.shards) {
+                exposure.complete_at = Some(time);
+            }
+        }
     }
 }
 
@@ -136,35 +160,14 @@ impl World {
             return;
         }
         let crash = match crash {
-            Crash::Power if !self.may_lose_power(node) => Crash::Process,
+            Crash::Power if !self.atlas.admit(self.time, node) => Crash::Process,
             crash => crash,
         };
         if self.trace {
             super::trace::world(self.time, &format!("node {node} dies: {crash:?}"));
         }
+        self.atlas.on_stop(self.time, node);
         self.stop_node(node, crash);
-    }
-
-    fn may_lose_power(&mut self, node: u8) -> bool {
-        let committed = &self.checkers.committed;
-        let standings = &self.standings;
-        self.atlas.refresh(|node, group, op| {
-            let normal = standings
-                .get(&(node, group))
-                .is_some_and(|standing| standing.normal);
-            let gone = !standings.contains_key(&(node, group)) && op.0 == 0;
-            gone || normal && committed.position(node, group) >= op
-        });
-        let heads = self.heads();
-        self.atlas.admit(node, &heads)
-    }
-
-    pub(super) fn heads(&self) -> BTreeMap<GroupId, Op> {
-        let groups = &self.checkers.committed.groups;
-        groups
-            .iter()
-            .map(|(group, history)| (*group, Op(history.len() as u64)))
-            .collect()
     }
 
     /// A node dies with a disk request in flight.
@@ -191,8 +194,6 @@ impl World {
             super::trace::world(self.time, &format!("node {node} starts"));
         }
         self.statistics.restarts += 1;
-        let heads = self.heads();
-        self.atlas.on_restart(node, &heads);
         self.start_node(node);
     }
 
@@ -217,24 +218,34 @@ impl World {
 mod tests {
     use super::*;
 
-    fn heads(op: u64) -> BTreeMap<GroupId, Op> {
-        BTreeMap::from([(GroupId::METADATA, Op(op))])
-    }
-
     #[test]
     fn no_more_than_a_minority_is_exposed() {
         let mut atlas = Atlas {
             exposed_max: 1,
+            shards: 2,
             ..Atlas::default()
         };
-        assert!(atlas.admit(0, &heads(3)));
-        assert!(atlas.admit(0, &heads(3)));
-        assert!(!atlas.admit(1, &heads(3)));
-        atlas.on_restart(0, &heads(5));
-        atlas.refresh(|_, _, op| op <= Op(4));
-        assert!(!atlas.admit(1, &heads(5)));
-        atlas.refresh(|_, _, op| op <= Op(5));
-        assert!(atlas.admit(1, &heads(5)));
+        assert!(atlas.admit(0, 0));
+        assert!(atlas.admit(0, 0));
+        assert!(!atlas.admit(0, 1));
+        atlas.on_trusted(5, 0, 0);
+        assert!(!atlas.admit(5 + SETTLED, 1));
+        atlas.on_trusted(6, 0, 1);
+        assert!(!atlas.admit(6, 1));
+        assert!(atlas.admit(6 + SETTLED, 1));
+    }
+
+    #[test]
+    fn what_a_process_said_before_it_died_does_not_count() {
+        let mut atlas = Atlas {
+            exposed_max: 1,
+            shards: 1,
+            ..Atlas::default()
+        };
+        assert!(atlas.admit(0, 0));
+        atlas.on_trusted(5, 0, 0);
+        atlas.on_stop(6, 0);
+        assert!(!atlas.admit(5 + SETTLED, 1));
     }
 
     #[test]
@@ -243,6 +254,6 @@ mod tests {
             anything_goes: true,
             ..Atlas::default()
         };
-        assert!((0..5).all(|node| atlas.admit(node, &heads(1))));
+        assert!((0..5).all(|node| atlas.admit(0, node)));
     }
 }

@@ -302,7 +302,7 @@ impl World {
         target.shard.on_timers(now, &mut out);
         let observations = target.shard.take_observations();
         for observation in observations {
-            self.observe(node, observation);
+            self.observe(node, shard, observation);
         }
         self.execute_all(node, shard, &mut out);
         self.outbox = out;

@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl World {
-    pub(super) fn observe(&mut self, node: u8, observation: Observation) {
+    pub(super) fn observe(&mut self, node: u8, shard: u16, observation: Observation) {
         if self.trace {
             super::trace::observation(self.time, node, &observation);
         }
@@ -79,6 +79,10 @@ impl World {
             }
             Observation::Truncated { group, op } => {
                 self.checkers.durability.on_truncated(node, group, op);
+                Ok(())
+            }
+            Observation::Trusted => {
+                self.atlas.on_trusted(time, node, shard);
                 Ok(())
             }
             Observation::LossPossible { group, view } => Err(Failure {

@@ -23,7 +23,7 @@ use storage::{FileIds, ViewStore, ViewStoreConfig, ViewStoreEvent, ViewsIdentity
 
 use super::{OWNER_SHARD, OWNER_VIEWS, Shard, answers::Tickets};
 use crate::{
-    ShardConfig,
+    Observation, ShardConfig,
     connections::Connections,
     core::{Core, DELETED},
     hosted::Hosted,
@@ -287,6 +287,7 @@ impl Shard {
             .filter(|(_, views)| views.0 != DELETED);
         if live.all(|(id, _)| trusted(id)) {
             self.core.power_lost = false;
+            self.core.observe(|| Observation::Trusted);
             self.core.views.trust_logs(&mut self.core.out);
         }
     }
