@@ -236,6 +236,7 @@ fn draw_limits(prng: &mut Prng) -> Limits {
         segment_size: prng.between(8, 32) * 512,
         segment_size_min: 512,
         metadata_segment_size: prng.between(8, 32) * 512,
+        views_size: 2 << 10,
         index_interval: 256,
         read_chunk: 1024 << prng.below(4),
         tail_cache: 512 << prng.below(5),

@@ -108,8 +108,10 @@ impl GroupId {
         if self == Self::METADATA {
             return ShardIndex(0);
         }
-        let hash = crate::checksum::xxh3_64(&self.0.to_le_bytes());
-        let index = hash % u64::from(shard_count);
+        // Partitions of one topic are spread evenly, from a shard that the topic's hash chooses.
+        let hash = crate::checksum::xxh3_64(&self.create_op().0.to_le_bytes());
+        let position = self.0 & 1023;
+        let index = (hash.wrapping_add(position)) % u64::from(shard_count);
         ShardIndex(u16::try_from(index).expect("a remainder of a u16"))
     }
 }
@@ -151,6 +153,12 @@ mod tests {
         assert_ne!(group, GroupId::partition(Op(8), 3));
         assert_eq!(GroupId::METADATA.create_op(), Op(0));
         assert_eq!(GroupId::METADATA.shard(4), ShardIndex(0));
+        let mut shards: [u16; 4] = core::array::from_fn(|position| {
+            let position = u16::try_from(position).expect("small");
+            GroupId::partition(Op(7), position).shard(4).0
+        });
+        shards.sort_unstable();
+        assert_eq!(shards, [0, 1, 2, 3], "a topic uses all shards");
     }
 
     #[test]

@@ -154,6 +154,12 @@ impl PollReply {
         self.up_to
     }
 
+    /// Messages it still has room for.
+    #[must_use]
+    pub const fn count_left(&self) -> u32 {
+        self.count_left
+    }
+
     /// Bytes of messages it still has room for.
     #[must_use]
     pub const fn bytes_left(&self) -> usize {

@@ -80,6 +80,8 @@ pub struct Limits {
     pub segment_size_min: u64,
     /// Bytes of a segment of the metadata log.
     pub metadata_segment_size: u64,
+    /// Bytes beyond which a view store that is mostly history is compacted.
+    pub views_size: u64,
     /// Bytes between two entries of the sparse index.
     pub index_interval: u64,
     /// Bytes read at once from a segment.
@@ -110,8 +112,9 @@ impl Default for Limits {
             segment_size: 1 << 30,
             segment_size_min: 1 << 20,
             metadata_segment_size: 64 << 20,
+            views_size: 64 << 10,
             index_interval: 64 << 10,
-            read_chunk: 256 << 10,
+            read_chunk: 1 << 20,
             tail_cache: 1 << 20,
             poll_bytes_max: 16 << 20,
             repair_max: 64,

@@ -55,7 +55,7 @@ pub enum Observation {
         group: GroupId,
         /// The whole frame.
         prepare: Bytes,
-        /// Digest of the group's state machine after it, if cheap (metadata), else 0.
+        /// Digest of the group's state machine after it.
         digest: u128,
     },
     /// A client is being told that its request has been done (status and result are success).

@@ -133,6 +133,15 @@ impl Index {
         let entry = self.entries.get(after.saturating_sub(1))?;
         Some((entry.op, entry.position))
     }
+
+    /// Where the records end that may hold what `last` asks for; nothing if this is the end of
+    /// the segment or not known.
+    pub(crate) fn find_end(&self, last: Start) -> Option<u64> {
+        let after = self
+            .entries
+            .partition_point(|entry| entry.is_at_or_before(last));
+        Some(self.entries.get(after)?.position)
+    }
 }
 
 #[cfg(test)]

@@ -78,6 +78,7 @@ fn views_config() -> ViewStoreConfig {
         owner: 1,
         identity,
         boot_id: 1,
+        compaction_size_min: 64 << 10,
     }
 }
 

@@ -282,7 +282,7 @@ impl Hosted {
         core.observe(|| Observation::Committed {
             group,
             prepare,
-            digest: 0,
+            digest: partition.digest(),
         });
         match waiter {
             Some(Waiter::Client(ask)) => {

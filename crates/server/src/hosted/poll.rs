@@ -73,6 +73,7 @@ impl Hosted {
                 PollStart::Timestamp(timestamp) => Start::Timestamp(timestamp),
             },
             up_to: polling.reply.up_to(),
+            count_max: polling.reply.count_left(),
             bytes_max: polling.reply.bytes_left().max(1),
         };
         self.read(Read::Poll(polling), core, |journal, id, core, events| {

@@ -123,8 +123,9 @@ impl Hosted {
             start >= HEADER_SIZE,
             "the request's own header stands before the batch"
         );
-        let frame = ::core::mem::take(&mut ask.frame);
-        let mut frame = frame.slice(start - HEADER_SIZE, frame.len());
+        let end = ask.frame.len();
+        // Nobody else may hold the buffer, or the body is copied.
+        let mut frame = ::core::mem::take(&mut ask.frame).slice(start - HEADER_SIZE, end);
         if frame.get_mut().is_none() {
             frame = Bytes::copy_of(&frame);
         }

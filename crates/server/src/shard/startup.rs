@@ -62,6 +62,7 @@ pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Out
                 shard_count: config.shard_count,
             },
             boot_id: config.boot_id,
+            compaction_size_min: config.limits.views_size,
         },
         out,
     );

@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use base::{Buffer, Bytes, Op};
+use base::{Buffer, Bytes, Offset, Op};
 use platform::{DiskError, DiskRequest, FileId, OpenMode, Outbox};
 use wire::{
     HEADER_SIZE,
@@ -40,6 +40,8 @@ pub struct ReadMessages {
     pub start: Start,
     /// The last op to look at: the commit.
     pub up_to: Op,
+    /// No record is read beyond so many messages from the start on.
+    pub count_max: u32,
     /// Bytes of all records, unless the first alone is larger.
     pub bytes_max: usize,
 }
@@ -61,6 +63,10 @@ pub(super) struct Reader {
     purpose: Purpose,
     to: Op,
     bytes_max: usize,
+    /// Messages to take before it is full.
+    count_left: u64,
+    /// Where in the first segment the last wanted record ends, if the index can tell.
+    end: Option<u64>,
     /// The op at `position` of the segment that starts with `segment`.
     next: Op,
     segment: Op,
@@ -83,6 +89,8 @@ impl Reader {
             purpose,
             to,
             bytes_max,
+            count_left: u64::MAX,
+            end: None,
             next: Op(0),
             segment: Op(0),
             position: 0,
@@ -126,9 +134,27 @@ impl Reader {
             }
             self.bytes += record.len();
             self.prepares.push(record.clone());
+            self.count(header, record);
         }
         self.next = self.next.next();
         self.parent = Some(header.checksum);
+    }
+
+    /// Counts the messages of a record that was taken.
+    fn count(&mut self, header: &PrepareHeader, record: &Bytes) {
+        let Purpose::Messages { start, .. } = self.purpose else {
+            return;
+        };
+        let Some(messages) = Messages::of(header, record) else {
+            return;
+        };
+        let first = match start {
+            Start::Offset(offset) => messages.offset.max(offset.0),
+            Start::Timestamp(_) => messages.offset,
+        };
+        let count = messages.end.saturating_sub(first);
+        self.count_left = self.count_left.saturating_sub(count);
+        self.full |= self.count_left == 0;
     }
 }
 
@@ -171,6 +197,7 @@ impl Journal {
         let start = range.start;
         let to = range.up_to.min(self.head);
         let mut reader = Reader::new(Purpose::Messages { id, start }, to, range.bytes_max);
+        reader.count_left = u64::from(range.count_max.max(1));
         let complete = !self.is_before_memory(self.first_op());
         match self.tail.find(start, complete) {
             Found::At(op) => reader.next = op,
@@ -184,6 +211,10 @@ impl Journal {
                 reader.segment = segment.first;
                 reader.next = op;
                 reader.position = position;
+                if let Start::Offset(offset) = start {
+                    let last = offset.0.saturating_add(reader.count_left - 1);
+                    reader.end = segment.index.find_end(Start::Offset(Offset(last)));
+                }
             }
         }
         self.start_reader(reader, &mut Context { files, out, events });
@@ -261,10 +292,13 @@ impl Journal {
             assert!(segment.first == reader.next);
             reader.segment = segment.first;
             reader.position = SEGMENT_HEADER_SIZE;
+            reader.end = None;
         }
         segment.used = self.readers_made;
         if let SegmentFile::Open(file) = segment.file {
-            let left = usize::try_from(segment.size - reader.position).unwrap_or(usize::MAX);
+            let end = reader.end.filter(|&end| end > reader.position);
+            let left = end.unwrap_or(segment.size) - reader.position;
+            let left = usize::try_from(left).unwrap_or(usize::MAX);
             let chunk = self.config.read_chunk.min(left).max(reader.need);
             let (offset, buffer) = (reader.position, Buffer::with_capacity(chunk));
             let request = self.request(

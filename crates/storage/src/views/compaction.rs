@@ -10,8 +10,7 @@ use base::planted;
 use platform::{DiskRequest, DiskResult, FileId, OpenMode, Outbox};
 
 use super::{
-    COMPACTION_RATIO, COMPACTION_SIZE_MIN, NAME, NAME_TEMPORARY, Stage, ViewStore, ViewStoreEvent,
-    encode,
+    COMPACTION_RATIO, NAME, NAME_TEMPORARY, Stage, ViewStore, ViewStoreEvent, encode,
     record::{Entry, RECORD_SIZE},
 };
 use crate::FileIds;
@@ -30,7 +29,7 @@ impl ViewStore {
     pub(super) fn is_too_large(&self) -> bool {
         let live = (self.groups.len() as u64 + 2) * RECORD_SIZE as u64;
         let size = u64::from(self.count) * RECORD_SIZE as u64;
-        size > COMPACTION_SIZE_MIN && size > COMPACTION_RATIO * live
+        size > self.config.compaction_size_min && size > COMPACTION_RATIO * live
     }
 
     pub(super) fn start_compaction(&mut self, files: &mut FileIds, out: &mut Outbox) {

@@ -38,9 +38,7 @@ use crate::FileIds;
 const NAME: &str = "views.log";
 const NAME_TEMPORARY: &str = "views.tmp";
 
-/// A file is compacted beyond this size, if it is also [`COMPACTION_RATIO`] times as large as
-/// what lives in it.
-const COMPACTION_SIZE_MIN: u64 = 64 << 10;
+/// A file is compacted once it is so many times as large as what lives in it.
 const COMPACTION_RATIO: u64 = 4;
 
 /// What a view store is for.
@@ -54,6 +52,9 @@ pub struct ViewStoreConfig {
     pub identity: ViewsIdentity,
     /// This boot of the machine: it changes exactly when what was not synced may be lost.
     pub boot_id: u128,
+    /// The file is compacted beyond this size, if it is also four times as large as what lives
+    /// in it.
+    pub compaction_size_min: u64,
 }
 
 /// What a view store tells its owner.

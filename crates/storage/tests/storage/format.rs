@@ -106,6 +106,7 @@ fn a_view_store_is_records_of_64_bytes() {
         owner: 1,
         identity,
         boot_id: 0xb007,
+        compaction_size_min: 64 << 10,
     };
     let (mut out, mut files, mut events) = (Outbox::new(), FileIds::default(), Vec::new());
     let mut disk = Disk::new(1);

@@ -221,11 +221,16 @@ impl Harness {
 
     /// Reads messages and waits: the ops found.
     pub(crate) fn read_messages(&mut self, start: Start, up_to: u64, bytes_max: usize) -> Vec<u64> {
-        let range = ReadMessages {
+        self.read_range(ReadMessages {
             start,
             up_to: Op(up_to),
             bytes_max,
-        };
+            count_max: u32::MAX,
+        })
+    }
+
+    /// The same with all bounds given.
+    pub(crate) fn read_range(&mut self, range: ReadMessages) -> Vec<u64> {
         self.journal
             .read_messages(78, range, &mut self.files, &mut self.out, &mut self.events);
         self.run();

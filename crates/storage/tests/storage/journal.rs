@@ -2,7 +2,7 @@
 
 use base::{Offset, Op, Timestamp, View};
 use platform::{DiskError, DiskRequest};
-use storage::{Start, segment_name};
+use storage::{ReadMessages, Start, segment_name};
 
 use crate::harness::{DIRECTORY, Harness, config};
 
@@ -295,6 +295,27 @@ fn a_read_of_messages_goes_on_through_other_records_and_segments() {
     let mut harness = with_messages(4096, 3000);
     let found = harness.read_messages(Start::Offset(Offset(25)), 50, usize::MAX);
     assert_eq!(found, (6..=50).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_read_of_messages_ends_with_the_record_that_completes_the_count() {
+    // Ten messages a record, one record without messages before each: offset `o` is in op
+    // `2 * (o / 10 + 1)`.
+    for (segment_size, tail_cache) in [(4096, 0), (4096, 5000), (1 << 20, 0), (1 << 20, 1 << 20)] {
+        let mut harness = with_messages(segment_size, tail_cache);
+        for (offset, count_max) in [(0, 1), (0, 10), (0, 11), (25, 5), (25, 6), (299, 1000)] {
+            let found = harness.read_range(ReadMessages {
+                start: Start::Offset(Offset(offset)),
+                up_to: Op(60),
+                bytes_max: usize::MAX,
+                count_max,
+            });
+            let op = |offset: u64| 2 * (offset / 10 + 1);
+            let last = (offset + u64::from(count_max) - 1).min(299);
+            let expected: Vec<u64> = (op(offset)..=op(last)).collect();
+            assert_eq!(found, expected, "{count_max} from {offset}");
+        }
+    }
 }
 
 #[test]

@@ -338,6 +338,7 @@ impl World {
             start,
             up_to: Op(up_to),
             bytes_max: 2000,
+            count_max: u32::MAX,
         };
         let harness = &mut self.harness;
         let (files, out) = (&mut harness.files, &mut harness.out);

@@ -39,6 +39,7 @@ impl Harness {
             owner: 3,
             identity,
             boot_id,
+            compaction_size_min: 64 << 10,
         };
         let store = ViewStore::open(config, &mut out);
         Self {
