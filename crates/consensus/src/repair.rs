@@ -94,7 +94,8 @@ impl Group {
         });
     }
 
-    /// A peer, `from`, whose log belongs to `view` sends one of its prepares; the frame is verified.
+    /// A peer, `from`, whose log belongs to `view` sends one of its prepares; the frame is
+    /// verified.
     pub fn on_repair(
         &mut self,
         now: Instant,

@@ -5,8 +5,7 @@
 //! is not; a crash keeps a prefix of the queue, as a real one may. A link is a FIFO that stands
 //! or is cut; a cut loses what is under way, and a new link begins with both sides' statuses.
 
-// Each test crate uses its own part of the cluster.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test crate uses its own part of the cluster")]
 
 mod disk;
 mod words;

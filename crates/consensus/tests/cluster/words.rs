@@ -22,7 +22,8 @@ impl Cluster {
                     };
                     let doubt = if group.is_trusted() { "" } else { " untrusted" };
                     format!(
-                        "  {index} view {} log_view {} op {} commit {} {role}{doubt}, disk [{disk}]",
+                        "  {index} view {} log_view {} op {} commit {} {role}{doubt}, \
+                         disk [{disk}]",
                         group.view().0,
                         group.log_view().0,
                         group.op().0,

@@ -1,7 +1,7 @@
 //! Scripts that move a cluster step by step, and the transcript of what it does.
 //!
 //! ```text
-//! prepare 0 [n]    the primary 0 prepares n ops        crash 0 [n], power 0 [n]   n disk steps kept
+//! prepare 0 [n]    the primary 0 prepares n ops        crash 0 [n], power 0 [n]   n steps kept
 //! deliver 0 1 [n]  the oldest n letters, else all      restart 0
 //! lose 0 1         what is under way                   suspect 0, abdicate 0
 //! write, sync, store, serve, beat 0                    isolate 0, rejoin 0, cut 0 1, connect 0 1
@@ -10,7 +10,7 @@
 //! forge 1 0 5 2    a prepare_ok from 1 to 0 of an op 5 that nobody has, in view 2
 //! ```
 
-use std::time::Duration;
+use core::time::Duration;
 
 use expect_test::Expect;
 
