@@ -56,6 +56,8 @@ pub(crate) struct Core {
     pub(crate) unsubmitted: BTreeSet<GroupId>,
     /// Groups whose status may have changed since the last heartbeat.
     pub(crate) active: BTreeSet<GroupId>,
+    /// Groups whose status did not reach every peer, for want of room in a link's queue.
+    pub(crate) untold: BTreeSet<GroupId>,
     /// Whether the statuses of active groups should go out at the end of this turn.
     pub(crate) urgent: bool,
     /// Groups that a parked request waits for.
@@ -92,6 +94,7 @@ impl Core {
         for groups in [
             &mut self.unsubmitted,
             &mut self.active,
+            &mut self.untold,
             &mut self.awaited,
             &mut self.timed,
             &mut self.unsynced,

@@ -120,6 +120,19 @@ impl Links {
             .any(|peer| peer.replica == replica && peer.silent)
     }
 
+    /// Peers that are taken for dead.
+    pub(crate) fn silent(&self) -> Vec<ReplicaIndex> {
+        let silent = self.peers.iter().filter(|peer| peer.silent);
+        silent.map(|peer| peer.replica).collect()
+    }
+
+    /// Whether a peer has been silent for too long and it has not been noticed yet: this process
+    /// may have been stopped, and must not act on what it believed before.
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        let late = |peer: &Peer| !peer.silent && now.since(peer.last_heard) >= self.suspect;
+        self.peers.iter().any(late)
+    }
+
     /// Nodes that can be talked to, this one included.
     pub(crate) fn reachable(&self) -> usize {
         1 + self.peers.iter().filter(|peer| !peer.silent).count()

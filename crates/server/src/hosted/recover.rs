@@ -165,14 +165,13 @@ impl Hosted {
             commit,
             trusted,
         });
-        let primary = group.primary();
         self.state = State::Running(Box::new(group));
         core.active.insert(self.id);
         core.timed.insert(self.id);
         core.urgent = true;
         self.carry_out(effects, core);
-        if core.links.is_silent(primary) {
-            self.on_silent(primary, core);
+        for peer in core.links.silent() {
+            self.on_silent(peer, core);
         }
         core.notices.push(Notice::Settled(self.id));
     }

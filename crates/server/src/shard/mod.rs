@@ -72,6 +72,11 @@ impl Shard {
             return;
         }
         self.enter(now, out);
+        if self.phase == Phase::Serving && self.core.links.is_overdue(now.monotonic) {
+            // Before a client is answered by a primary that no longer is one.
+            self.fire_link_timers();
+            self.settle();
+        }
         match event {
             Event::Network(event) => self.on_network(event),
             Event::Disk(done) => self.on_disk(done),
@@ -334,16 +339,7 @@ impl Shard {
             }
         }
         if matches!(self.phase, Phase::Serving) {
-            let mut events = Vec::new();
-            let beat = self
-                .core
-                .links
-                .on_timers(now, &mut self.core.out, &mut events);
-            self.on_link_events(events);
-            if beat {
-                self.expire_passed();
-                self.send_heartbeats();
-            }
+            self.fire_link_timers();
         }
         self.expire_parked();
         self.expire_tickets();
@@ -354,6 +350,18 @@ impl Shard {
                     hosted.sync(&mut self.core);
                 }
             }
+        }
+    }
+
+    fn fire_link_timers(&mut self) {
+        let now = self.core.now.monotonic;
+        let mut events = Vec::new();
+        let Core { links, out, .. } = &mut self.core;
+        let beat = links.on_timers(now, out, &mut events);
+        self.on_link_events(events);
+        if beat {
+            self.expire_passed();
+            self.send_heartbeats();
         }
     }
 

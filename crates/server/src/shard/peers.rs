@@ -102,7 +102,9 @@ impl Shard {
 
     /// The statuses that may have changed since they were last told.
     fn news(&mut self) -> Vec<GroupStatus> {
-        let active = ::core::mem::take(&mut self.core.active);
+        let untold = ::core::mem::take(&mut self.core.untold);
+        let mut active = ::core::mem::take(&mut self.core.active);
+        active.extend(&untold);
         let mut statuses = Vec::new();
         for id in active {
             let Some(hosted) = self.groups.get_mut(&id) else {
@@ -111,6 +113,8 @@ impl Shard {
             if let Some(status) = hosted.take_status() {
                 statuses.push(status);
                 self.core.active.insert(id);
+            } else if untold.contains(&id) {
+                statuses.extend(hosted.status());
             }
         }
         statuses
@@ -143,7 +147,11 @@ impl Shard {
                 statuses: chunk.to_vec(),
             };
             let frame = message.encode(cluster, View(0), replica);
-            self.core.links.send(peer, frame, &mut self.core.out);
+            if !self.core.links.send(peer, frame, &mut self.core.out) {
+                self.core
+                    .untold
+                    .extend(chunk.iter().map(|status| status.group));
+            }
             if tail.is_empty() {
                 return;
             }

@@ -100,6 +100,7 @@ pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Out
         notices: Vec::new(),
         unsubmitted: BTreeSet::new(),
         active: BTreeSet::new(),
+        untold: BTreeSet::new(),
         urgent: false,
         awaited: BTreeSet::new(),
         timed: BTreeSet::new(),
