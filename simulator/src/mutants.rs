@@ -39,7 +39,7 @@ const fn mutant(
 }
 
 /// All bugs that can be planted.
-pub(crate) const MUTANTS: [Mutant; 20] = [
+pub(crate) const MUTANTS: [Mutant; 19] = [
     mutant(
         1,
         'S',
@@ -108,7 +108,6 @@ pub(crate) const MUTANTS: [Mutant; 20] = [
         "partition",
         "a later view truncates to the commit",
     ),
-    mutant(22, 'S', 1_000, "default", "client table updated at prepare"),
     mutant(
         23,
         'S',

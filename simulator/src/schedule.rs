@@ -61,7 +61,7 @@ impl Schedule {
         );
         enable(classes.power_losses, &[Kind::PowerLoss, Kind::PowerAtDisk]);
         enable(classes.pauses, &[Kind::Pause]);
-        enable(classes.partitions, &[Kind::Cut, Kind::Cut]);
+        enable(classes.partitions, &[Kind::Cut, Kind::Cut, Kind::Stall]);
         enable(classes.resets, &[Kind::Resets]);
         for stretch in &shape.busy {
             let (low, high) = shape.faults_per_stretch;
@@ -90,6 +90,7 @@ enum Kind {
     PowerAtDisk,
     Pause,
     Cut,
+    Stall,
     Resets,
 }
 
@@ -109,6 +110,7 @@ impl Drawer<'_> {
             Kind::PowerAtDisk => self.at_disk(at, Crash::Power),
             Kind::Pause => self.pause(at),
             Kind::Cut => self.cut(at),
+            Kind::Stall => self.stall(at),
             Kind::Resets => self.resets(at),
         }
     }
@@ -258,6 +260,34 @@ impl Drawer<'_> {
             _ => self.cut_both(at, some_clients, node),
         }
         let length = self.prng.between(200_000, 25 * SECOND);
+        self.push(at + length, Fault::Heal);
+    }
+
+    /// One direction stands still for a moment, and its sender restarts meanwhile: what it had
+    /// said arrives in a later view.
+    fn stall(&mut self, at: u64) {
+        let (from, to) = (self.node(), self.node());
+        self.push(
+            at,
+            Fault::Cut {
+                from: 1 << from,
+                to: 1 << to,
+            },
+        );
+        let crash_at = at + self.prng.between(20_000, 400_000);
+        if self.shape.classes.crashes {
+            let crash = Crash::Process;
+            self.push(
+                crash_at,
+                Fault::Crash {
+                    nodes: 1 << from,
+                    crash,
+                },
+            );
+            let restart_at = crash_at + self.prng.between(1, 200_000);
+            self.push(restart_at, Fault::Restart { nodes: 1 << from });
+        }
+        let length = self.prng.between(300_000, 2 * SECOND);
         self.push(at + length, Fault::Heal);
     }
 

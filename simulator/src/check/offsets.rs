@@ -43,6 +43,11 @@ impl Offsets {
         Ok(())
     }
 
+    /// The offset that the next message of a group will have.
+    pub(crate) fn next(&self, group: GroupId) -> u64 {
+        self.next.get(&group).copied().unwrap_or_default()
+    }
+
     /// An op of an identified client was committed for the first time.
     pub(crate) fn on_request(
         &mut self,
@@ -84,6 +89,7 @@ mod tests {
         let mut checker = Offsets::default();
         assert_eq!(checker.on_batch(0, batch(1, 0, 3)), Ok(()));
         assert_eq!(checker.on_batch(0, batch(2, 3, 1)), Ok(()));
+        assert_eq!(checker.next(GROUP), 4);
         for request in [1, 2, 7] {
             assert_eq!(
                 checker.on_request(0, GROUP, Op(request), ClientId(1), request),

@@ -3,23 +3,24 @@
 use client::{Reply, RequestFrame};
 use wire::{AckLevel, OptionalPartition, Request, reply, request};
 
-use super::{Call, Sampler, Verdict, named};
+use super::{Call, Sampler, Verdict, named, poll::single};
 use crate::check::linear::{Linear, Target};
 
 impl Sampler<'_> {
     pub(super) fn sample_consumer_offset(&mut self) -> (Call, RequestFrame) {
         let target = self.some_target().expect("checked before");
-        let consumer = self.consumer_key();
+        let consumer = self.some_consumer();
         let (stream, topic) = self.names_of(target.topic);
         let offset_target = request::OffsetTarget {
-            consumer: self.consumer(),
+            consumer: single(consumer),
             stream: named(&stream),
             topic: named(&topic),
             partition: OptionalPartition(Some(target.partition)),
         };
         match self.prng().below(10) {
             0..6 => {
-                let offset = self.prng().below(12);
+                let head = self.workload.heads.get(&target).copied().unwrap_or(0);
+                let offset = self.prng().below(head + 2);
                 let ack = AckLevel::Quorum;
                 let request = request::StoreConsumerOffset {
                     target: offset_target,

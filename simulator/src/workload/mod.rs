@@ -152,6 +152,8 @@ pub(crate) struct Workload {
     names: u64,
     durability: Durability,
     segment_size: u64,
+    /// The last offset that a send to a partition was told of.
+    heads: BTreeMap<Target, u64>,
     /// Writes by client and number.
     pub(crate) made: BTreeMap<(ClientId, u64), Made>,
     pub(crate) calls: u64,
@@ -187,6 +189,7 @@ impl Workload {
             names: 0,
             durability,
             segment_size,
+            heads: BTreeMap::new(),
             made: BTreeMap::new(),
             calls: 0,
             done: 0,
@@ -370,7 +373,7 @@ impl Sampler<'_> {
             | Call::CreatePartitions { .. }
             | Call::DeletePartitions { .. }
             | Call::GetTopic { .. } => self.judge_topic(call, reply),
-            Call::Send { payloads, .. } => self.judge_send(payloads, reply, linear),
+            Call::Send { target, payloads } => self.judge_send((*target, payloads), reply, linear),
             Call::Poll {
                 target,
                 strategy,

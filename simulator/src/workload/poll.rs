@@ -10,6 +10,14 @@ use wire::{
 use super::{Call, Sampler, Verdict, named, payload_target};
 use crate::check::linear::{Linear, Message, Target};
 
+/// The consumer with this number.
+pub(super) const fn single(key: u32) -> Consumer<'static> {
+    Consumer {
+        kind: ConsumerKind::Single,
+        id: Identifier::Numeric(key),
+    }
+}
+
 impl Sampler<'_> {
     pub(super) fn sample_poll(&mut self) -> (Call, RequestFrame) {
         let target = self.some_target().expect("checked before");
@@ -24,7 +32,7 @@ impl Sampler<'_> {
         let count = u32::try_from(self.prng().between(1, 20)).expect("few");
         let (stream, topic) = self.names_of(target.topic);
         let request = request::PollMessages {
-            consumer: self.consumer(),
+            consumer: single(self.some_consumer()),
             stream: named(&stream),
             topic: named(&topic),
             partition: OptionalPartition(Some(target.partition)),
@@ -43,16 +51,9 @@ impl Sampler<'_> {
         )
     }
 
-    /// Each client is a consumer of its own.
-    pub(super) fn consumer(&self) -> Consumer<'static> {
-        Consumer {
-            kind: ConsumerKind::Single,
-            id: Identifier::Numeric(self.consumer_key()),
-        }
-    }
-
-    pub(super) fn consumer_key(&self) -> u32 {
-        100 + u32::try_from(self.client).expect("few")
+    /// Clients share consumers, so that one may see what another is just storing.
+    pub(super) fn some_consumer(&mut self) -> u32 {
+        100 + u32::try_from(self.prng().below(2)).expect("few")
     }
 
     pub(super) fn judge_poll(

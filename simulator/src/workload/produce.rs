@@ -62,7 +62,7 @@ impl Sampler<'_> {
 
     pub(super) fn judge_send(
         &mut self,
-        payloads: &[u64],
+        (target, payloads): (Target, &[u64]),
         reply: &Reply,
         linear: &Linear,
     ) -> Verdict {
@@ -75,6 +75,9 @@ impl Sampler<'_> {
                 confirmations.len()
             ));
         };
+        let last = confirmation.base_offset + payloads.len() as u64 - 1;
+        let head = self.workload.heads.entry(target).or_default();
+        *head = last.max(*head);
         linear.on_confirmed(self.time, payloads[0], Some(confirmation.base_offset))
     }
 }

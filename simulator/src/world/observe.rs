@@ -145,6 +145,10 @@ impl World {
                     (Some(target), Some(stored), Ok(Request::StoreConsumerOffset(request)))
                         if request.offset == stored.1 =>
                     {
+                        // An offset beyond the log is refused when its turn comes.
+                        if stored.1 >= self.checkers.offsets.next(group) {
+                            return Ok(());
+                        }
                         self.checkers.linear.on_store(time, group, target, stored)
                     }
                     _ => Err(Failure {
