@@ -15,7 +15,8 @@ pub(crate) fn failure(seed: u64, profile: &Profile, failure: &Failure) -> String
     } = failure;
     let name = profile.name;
     format!(
-        "seed {seed} failed\n  profile  {name}\n  check    {check}\n  time     {}.{:06} s (virtual)\n  \
+        "seed {seed} failed\n  profile  {name}\n  check    {check}\n  \
+         time     {}.{:06} s (virtual)\n  \
          message  {message}\n  replay   cargo sim replay {seed} --profile {name}",
         time / 1_000_000,
         time % 1_000_000,

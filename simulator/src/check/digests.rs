@@ -31,7 +31,8 @@ impl Digests {
         let &mut (first, known) = self.known.entry((group, op)).or_insert((node, digest));
         ensure(known == digest, CHECK, time, || {
             format!(
-                "after {group} op {op} replica {node} has state {digest:032x}, replica {first} {known:032x}"
+                "after {group} op {op} replica {node} has state {digest:032x}, \
+                 replica {first} {known:032x}"
             )
         })
     }

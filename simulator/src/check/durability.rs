@@ -120,7 +120,8 @@ fn check_one(time: u64, acknowledged: &Acknowledged, committed: &Committed) -> V
         time,
         || {
             format!(
-                "request {request} of {:x} is acknowledged as {group} op {op}, where request {} of {:x} is",
+                "request {request} of {:x} is acknowledged as {group} op {op}, \
+                 where request {} of {:x} is",
                 client.0, canonical.request, canonical.client.0
             )
         },

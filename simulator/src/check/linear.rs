@@ -140,7 +140,8 @@ impl Linear {
                 time,
                 || {
                     format!(
-                        "a poll of {target:?} returns at offset {offset} what is {group} offset {place}"
+                        "a poll of {target:?} returns at offset {offset} \
+                         what is {group} offset {place}"
                     )
                 },
             )?;
@@ -170,7 +171,8 @@ impl Linear {
             .any(|stored| stored.contains(&offset));
         ensure(known, CHECK, time, || {
             format!(
-                "consumer {consumer} is told offset {offset} of {target:?}, which the log never stored"
+                "consumer {consumer} is told offset {offset} of {target:?}, \
+                 which the log never stored"
             )
         })
     }
@@ -196,7 +198,8 @@ impl Linear {
             time,
             || {
                 format!(
-                    "a send is confirmed at {base_offset:?}, its messages are {group} offset {offset}"
+                    "a send is confirmed at {base_offset:?}, \
+                     its messages are {group} offset {offset}"
                 )
             },
         )
@@ -222,7 +225,8 @@ pub(crate) fn check_order(
             };
             ensure(end >= latest_start, CHECK, time, || {
                 format!(
-                    "{group} op {} was done at {end}, before the call of op {latest_op} began at {latest_start}",
+                    "{group} op {} was done at {end}, \
+                     before the call of op {latest_op} began at {latest_start}",
                     index + 1
                 )
             })?;

@@ -62,7 +62,8 @@ impl Views {
         let spoken = self.spoken.entry((node, group)).or_default();
         ensure(view >= spoken.view, CHECK, time, || {
             format!(
-                "replica {node} says {speech:?} of {group} in view {view}, after speaking in view {}",
+                "replica {node} says {speech:?} of {group} in view {view}, \
+                 after speaking in view {}",
                 spoken.view
             )
         })?;
@@ -75,7 +76,8 @@ impl Views {
                     time,
                     || {
                         format!(
-                            "replica {node} gives its log of {group} as of view {log_view} in view {view}, \
+                            "replica {node} gives its log of {group} as of view {log_view} \
+                             in view {view}, \
                          after being normal in view {}",
                             spoken.log_view
                         )

@@ -174,7 +174,10 @@ fn a_cut_stalls_one_direction_and_healing_moves_it_on() {
     harness.network.heal(harness.now, &mut out);
     harness.take(out);
     harness.run(1_000_000);
-    let late = |event: &NetworkEvent| matches!(event, NetworkEvent::Received { buffer, .. } if buffer.as_slice() == b"late");
+    let late = |event: &NetworkEvent| match event {
+        NetworkEvent::Received { buffer, .. } => buffer.as_slice() == b"late",
+        _ => false,
+    };
     assert!(
         harness
             .events

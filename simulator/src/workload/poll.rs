@@ -102,7 +102,8 @@ impl Sampler<'_> {
         let below = last.is_none_or(|last| last <= head.current_offset);
         if !place || !counted || !below {
             return self.fail(format!(
-                "a poll of {target:?} by {strategy:?}, at most {count}, returns {first:?} to {last:?} with {head:?}"
+                "a poll of {target:?} by {strategy:?}, at most {count}, \
+                 returns {first:?} to {last:?} with {head:?}"
             ));
         }
         linear.on_poll(self.time, target, &messages)

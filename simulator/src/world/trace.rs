@@ -209,7 +209,8 @@ fn describe_replica(command: Command, frame: &[u8]) -> String {
                     trusted,
                     ..
                 } => format!(
-                    "DoViewChange {group} op {op} commit {commit} log_view {log_view} trusted {trusted}"
+                    "DoViewChange {group} op {op} commit {commit} \
+                     log_view {log_view} trusted {trusted}"
                 ),
                 Message::StartView {
                     group, op, commit, ..
