@@ -79,8 +79,11 @@ pub(crate) struct Hosted {
 impl Hosted {
     /// Opens the journal of a group; recovery begins.
     pub(crate) fn open(id: GroupId, info: Option<&PartitionInfo>, core: &mut Core) -> Self {
+        // One log holds messages and offsets: the stricter of the two promises is kept for both.
         let persisted = info.is_none_or(|info| {
-            info.options.durability == Durability::Persisted || info.options.enforce_fsync
+            let options = &info.options;
+            let promised = [options.durability, options.consumer_offset_durability];
+            promised.contains(&Durability::Persisted) || options.enforce_fsync
         });
         let segment_size = info.map_or(core.config.limits.metadata_segment_size, |info| {
             info.options.segment_size
