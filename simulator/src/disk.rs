@@ -230,6 +230,9 @@ impl Disk {
     fn execute_name(&mut self, request: DiskRequest, covers: u64) -> Result<DiskResult, DiskError> {
         match request {
             DiskRequest::SyncDir { path } => {
+                if !self.is_dir(&path) {
+                    return Err(DiskError::NotFound);
+                }
                 let mut kept = VecDeque::new();
                 for (sequence, change) in std::mem::take(&mut self.names_unsynced) {
                     if sequence < covers && change.touches(&path.0) {
@@ -242,7 +245,7 @@ impl Disk {
                 Ok(DiskResult::Done)
             }
             DiskRequest::Rename { from, to } => {
-                if !self.names.contains_key(&from.0) {
+                if !self.names.contains_key(&from.0) || !self.is_dir(&to.split().0) {
                     return Err(DiskError::NotFound);
                 }
                 self.change_name(NameChange::Rename {
@@ -500,6 +503,9 @@ fn apply(content: &mut Vec<u8>, change: &Change) {
 }
 
 fn write_at(content: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return; // A write of nothing does not extend a file.
+    }
     if content.len() == at {
         content.extend_from_slice(bytes);
         return;

@@ -12,6 +12,7 @@
 //! **Invariants:** everything random comes from the seed; nothing in a world reads a clock or
 //! iterates over an unordered collection; no checker knows how the server works.
 
+mod body;
 mod check;
 mod cli;
 mod disk;
@@ -25,5 +26,6 @@ mod seeds;
 mod workload;
 mod world;
 
+pub use body::Bodies;
 pub use cli::main;
 pub use runner::{MemoryProbe, install_memory_probe};

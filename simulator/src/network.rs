@@ -16,7 +16,7 @@ mod faults;
 use std::collections::{BTreeMap, VecDeque};
 
 use base::{Buffer, Bytes, Domain, Prng};
-use platform::{Address, ConnectionId, ListenerId, NetworkEvent};
+use platform::{Address, ConnectionId, Event, ListenerId, NetworkEvent};
 
 /// A machine: a node of the cluster or a client.
 pub(crate) type Host = u16;
@@ -175,6 +175,9 @@ pub(crate) struct Network {
     resets: u64,
 }
 
+/// The first port that a listener without one is given.
+const PORT_CHOSEN_MIN: u16 = 32_768;
+
 /// How long a dial is tried, in microseconds.
 const DIAL_TIMEOUT: u64 = 6_000_000;
 
@@ -204,9 +207,17 @@ impl Network {
         host: Host,
         shard: u16,
         listener: ListenerId,
-        address: Address,
+        mut address: Address,
         out: &mut Vec<Output>,
     ) {
+        if address.port() == 0 {
+            let taken = |port| {
+                self.listeners
+                    .contains_key(&Address::new(address.ip(), port))
+            };
+            let port = (PORT_CHOSEN_MIN..=u16::MAX).find(|&port| !taken(port));
+            address.set_port(port.expect("few listeners"));
+        }
         self.listeners.insert(
             address,
             Listening {
@@ -292,11 +303,15 @@ impl Network {
         };
         let entry = self.connections.get_mut(&connection).expect("indexed");
         let sender = &mut entry.sides[usize::from(side)];
-        if sender.state != SideState::Open {
-            return;
+        match sender.state {
+            SideState::Open => {
+                sender.queued.push_back(bytes);
+                self.pump(now, connection, side, out);
+            }
+            // It leaves once the dial is answered.
+            SideState::Dialing => sender.queued.push_back(bytes),
+            SideState::Unborn | SideState::Closed | SideState::Dead => {}
         }
-        sender.queued.push_back(bytes);
-        self.pump(now, connection, side, out);
     }
 
     pub(crate) fn close(&mut self, now: u64, host: Host, id: ConnectionId, out: &mut Vec<Output>) {
@@ -405,6 +420,7 @@ impl Network {
             shard: listening.shard,
             event,
         });
+        self.pump(now, connection, 0, out);
     }
 
     /// Moves queued bytes of a side into flight, as far as the window allows.
@@ -610,6 +626,23 @@ impl Network {
     fn delay(&mut self) -> u64 {
         let mean = std::time::Duration::from_micros(self.speed.delay_mean);
         self.speed.delay_min + micros(self.prng.exponential(mean))
+    }
+}
+
+/// Whether an event is about a connection: nothing may follow its close, not even what happened
+/// before.
+pub(crate) fn concerns(event: &Event, id: ConnectionId) -> bool {
+    let Event::Network(event) = event else {
+        return false;
+    };
+    match event {
+        NetworkEvent::Listening { .. } => false,
+        NetworkEvent::Accepted { connection, .. }
+        | NetworkEvent::Adopted { connection, .. }
+        | NetworkEvent::Connected { connection }
+        | NetworkEvent::Received { connection, .. }
+        | NetworkEvent::Sent { connection, .. }
+        | NetworkEvent::Closed { connection } => *connection == id,
     }
 }
 

@@ -87,6 +87,7 @@ pub(crate) const CRATES: &[Crate] = &[
     std("simulator", &["base", "wire", "platform", "consensus", "storage", "metadata",
         "partition", "transport", "server", "client"],
         &["argon2", "clap", "indicatif", "libc", "serde", "serde_json"]),
+    std("conformance", &["simulator", "uring", "platform", "base"], &[]),
 ];
 
 /// What tests may use beyond their crate's row.

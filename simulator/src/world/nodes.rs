@@ -13,7 +13,7 @@ use server::{NodeAddress, RootCredential, Shard, ShardConfig};
 use super::{Due, EPOCH, World};
 use crate::{
     disk::{Crash, Disk},
-    network::address_of,
+    network::{address_of, concerns},
     profile::Shape,
 };
 
@@ -372,9 +372,11 @@ impl World {
                 });
             }
             Effect::Close { connection } => {
-                self.nodes[usize::from(node)]
-                    .open_frames
-                    .remove(&connection);
+                let it = &mut self.nodes[usize::from(node)];
+                it.open_frames.remove(&connection);
+                if let Some(closer) = it.shards.get_mut(usize::from(shard)) {
+                    closer.inbox.retain(|event| !concerns(event, connection));
+                }
                 self.with_network(|network, now, out| network.close(now, host, connection, out));
             }
             Effect::HandOver {
