@@ -9,12 +9,14 @@ extern crate alloc;
 
 mod buffer;
 pub mod checksum;
+mod digest;
 mod id;
 pub mod planted;
 mod prng;
 mod time;
 
 pub use buffer::{BLOCK_SIZE, Buffer, Bytes};
+pub use digest::Digest;
 pub use id::{ClientId, GroupId, Offset, Op, PartitionIds, ReplicaIndex, ShardIndex, View};
 pub use prng::{Domain, Prng};
 pub use time::{Instant, Timestamp};

@@ -13,7 +13,7 @@ use alloc::{
 use base::{ClientId, Op, Timestamp};
 use wire::{ErrorCode, Operation, result::encode_result};
 
-use crate::digest::Digest;
+use base::Digest;
 
 /// The answer to a committed request; the server frames it, the same way each time.
 #[derive(Clone, Debug, PartialEq, Eq)]

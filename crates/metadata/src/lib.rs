@@ -20,7 +20,6 @@ extern crate alloc;
 
 mod catalog;
 mod clients;
-mod digest;
 mod id_set;
 mod limits;
 mod machine;

@@ -2,7 +2,7 @@
 
 use alloc::{string::String, vec::Vec};
 
-use base::{ClientId, GroupId, Op};
+use base::{ClientId, Digest, GroupId, Op};
 use wire::{
     Codec, ErrorCode, Identifier, Operation,
     replica::PrepareHeader,
@@ -12,7 +12,6 @@ use wire::{
 use crate::{
     Limits,
     clients::{ClientTable, Decision, Registered, Reply, RequestKey, Session},
-    digest::Digest,
     permissions::{ROOT, Right, authorize},
     register::{Register, Registration},
     state::{Change, State},

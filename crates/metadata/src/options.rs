@@ -8,7 +8,7 @@ use wire::{
     options::kind, reply::OptionDescription,
 };
 
-use crate::{Limits, digest::Digest, text};
+use crate::{Limits, text};
 
 /// The value of `message_expiry` and `max_topic_size` that means "never" and "unlimited".
 pub const UNLIMITED: u64 = u64::MAX;
@@ -319,7 +319,7 @@ impl TopicOptions {
         }
     }
 
-    pub(crate) fn digest_into(&self, digest: &mut Digest) {
+    pub(crate) fn digest_into(&self, digest: &mut base::Digest) {
         digest.bytes(self.explicit().as_options().as_bytes());
         digest.bytes(self.derived().as_options().as_bytes());
     }

@@ -5,7 +5,7 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use base::{GroupId, PartitionIds, Timestamp, View};
+use base::{Digest, GroupId, PartitionIds, Timestamp, View};
 use wire::{
     ErrorCode, Identifier, Name, Options,
     replica::PrepareHeader,
@@ -15,7 +15,6 @@ use wire::{
 use crate::{
     Limits, TopicOptions,
     catalog::{Catalog, Entry, NameTaken},
-    digest::Digest,
 };
 
 /// A partition and what its group must know to be built.

@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use base::Offset;
 use wire::{ConsumerKind, ErrorCode};
 
-use crate::digest::Digest;
+use base::Digest;
 
 /// A consumer as a partition knows it: single consumers by their key, groups by their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

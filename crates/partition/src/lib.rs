@@ -21,7 +21,6 @@
 extern crate alloc;
 
 mod consumers;
-mod digest;
 mod limits;
 mod poll;
 mod producers;

@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use base::{ClientId, Offset, Op};
 use wire::ErrorCode;
 
-use crate::digest::Digest;
+use base::Digest;
 
 /// What became of a committed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@
 
 use alloc::vec::Vec;
 
-use base::{ClientId, GroupId, Offset, Op, PartitionIds, Timestamp};
+use base::{ClientId, Digest, GroupId, Offset, Op, PartitionIds, Timestamp};
 use wire::{
     AckLevel, BatchError, BatchHeader, Codec, Consumer, ConsumerKind, ErrorCode, Identifier,
     Operation, OptionalPartition, batch,
@@ -27,7 +27,6 @@ use wire::{
 use crate::{
     Limits,
     consumers::{ConsumerKey, Consumers, Store},
-    digest::Digest,
     producers::{Known, Outcome, Producers},
 };
 
