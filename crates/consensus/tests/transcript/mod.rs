@@ -1,43 +1,189 @@
-//! Scripts that move a cluster step by step, and the transcript of what it does.
+//! Scenario files: what one says, what its cluster does, and the transcript of both.
 //!
-//! ```text
-//! prepare 0 [n]    the primary 0 prepares n ops        crash 0 [n], power 0 [n]   n steps kept
-//! deliver 0 1 [n]  the oldest n letters, else all      restart 0
-//! lose 0 1         what is under way                   suspect 0, abdicate 0
-//! write, sync, store, serve, beat 0                    isolate 0, rejoin 0, cut 0 1, connect 0 1
-//! durable 0        writes and syncs all                pass 800   milliseconds, everything moves
-//! run              everything moves                    state
-//! forge 1 0 5 2    a prepare_ok from 1 to 0 of an op 5 that nobody has, in view 2
-//! ```
+//! `scenarios/README.md` explains the format and every verb. A script is checked as a whole
+//! before its first step, so a misspelt one neither runs nor is rewritten.
+
+pub(crate) mod diff;
 
 use core::time::Duration;
 
-use expect_test::Expect;
-
 use crate::cluster::{Cluster, Crash, Mode};
 
-/// A new cluster runs the script; each line is followed by what it caused.
-pub(crate) fn check(count: usize, mode: Mode, script: &str, expected: Expect) {
-    let mut cluster = Cluster::new(count, mode, 1);
-    cluster.trace = Some(Vec::new());
-    for line in script
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-    {
-        let trace = cluster.trace.as_mut().expect("traced");
-        trace.push(line.to_owned());
-        let mut words = line.split_whitespace();
-        let verb = words.next().expect("not empty");
-        let numbers: Vec<usize> = words.map(|word| word.parse().expect("a number")).collect();
-        act(&mut cluster, verb, &numbers);
+/// The line between the script and the transcript.
+const RULE: &str = "----";
+
+/// A scenario file, understood.
+#[derive(Debug)]
+pub(crate) struct Scenario {
+    /// All of the file up to the rule, and the rule.
+    pub(crate) head: String,
+    /// What the file says happens.
+    pub(crate) expected: String,
+    count: usize,
+    mode: Mode,
+    steps: Vec<Step>,
+}
+
+/// One line of a script.
+#[derive(Debug)]
+struct Step {
+    verb: String,
+    numbers: Vec<usize>,
+}
+
+/// A verb, and the numbers that follow it.
+struct Verb {
+    name: &'static str,
+    /// First so many replicas,
+    replicas: usize,
+    /// then so many numbers that must be there,
+    numbers: usize,
+    /// and then one that need not.
+    times: bool,
+}
+
+const fn verb(name: &'static str, replicas: usize, numbers: usize, times: bool) -> Verb {
+    Verb {
+        name,
+        replicas,
+        numbers,
+        times,
     }
-    let lines = cluster.trace.take().expect("traced");
-    expected.assert_eq(&(lines.join("\n") + "\n"));
+}
+
+const VERBS: [Verb; 23] = [
+    verb("prepare", 1, 0, true),
+    verb("deliver", 2, 0, true),
+    verb("lose", 2, 0, false),
+    verb("forge", 2, 2, false),
+    verb("write", 1, 0, false),
+    verb("sync", 1, 0, false),
+    verb("durable", 1, 0, false),
+    verb("store", 1, 0, false),
+    verb("serve", 1, 0, false),
+    verb("beat", 1, 0, false),
+    verb("timers", 1, 0, false),
+    verb("suspect", 1, 0, false),
+    verb("abdicate", 1, 0, false),
+    verb("crash", 1, 0, true),
+    verb("power", 1, 0, true),
+    verb("restart", 1, 0, false),
+    verb("cut", 2, 0, false),
+    verb("connect", 2, 0, false),
+    verb("isolate", 1, 0, false),
+    verb("rejoin", 1, 0, false),
+    verb("pass", 0, 1, false),
+    verb("run", 0, 0, false),
+    verb("state", 0, 0, false),
+];
+
+impl Scenario {
+    /// Reads a file's text.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if !text
+            .strip_prefix("# ")
+            .is_some_and(|goal| goal.starts_with(|first: char| !first.is_whitespace()))
+        {
+            return Err("the first line must be `# goal and method`".into());
+        }
+        let (script, expected) = text
+            .split_once(&format!("\n{RULE}\n"))
+            .ok_or_else(|| format!("no line `{RULE}` ends the script"))?;
+        let mut lines = script
+            .lines()
+            .enumerate()
+            .map(|(index, line)| (index + 1, line.trim()))
+            .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+        let (number, line) = lines.next().ok_or("no line `cluster 3 persisted`")?;
+        let (count, mode) = cluster(line).map_err(|error| format!("line {number}: {error}"))?;
+        let steps = lines
+            .map(|(number, line)| {
+                Step::parse(line, count).map_err(|error| format!("line {number}: {error}"))
+            })
+            .collect::<Result<Vec<Step>, String>>()?;
+        if steps.is_empty() {
+            return Err("nothing happens".into());
+        }
+        Ok(Self {
+            head: format!("{script}\n{RULE}\n"),
+            expected: expected.into(),
+            count,
+            mode,
+            steps,
+        })
+    }
+
+    /// A new cluster runs the script; each line is followed by what it caused.
+    pub(crate) fn run(&self) -> String {
+        let mut cluster = Cluster::new(self.count, self.mode, 1);
+        cluster.trace = Some(Vec::new());
+        for step in &self.steps {
+            let trace = cluster.trace.as_mut().expect("traced");
+            trace.push(step.to_string());
+            act(&mut cluster, &step.verb, &step.numbers);
+        }
+        let lines = cluster.trace.take().expect("traced");
+        lines.join("\n") + "\n"
+    }
+}
+
+/// `cluster 3 persisted`.
+fn cluster(line: &str) -> Result<(usize, Mode), String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let ["cluster", count, mode] = words[..] else {
+        return Err(format!("`{line}` is not like `cluster 3 persisted`"));
+    };
+    let count = count
+        .parse()
+        .ok()
+        .filter(|count| (1..=6).contains(count))
+        .ok_or_else(|| format!("a cluster of {count} replicas"))?;
+    match mode {
+        "persisted" => Ok((count, Mode::Persisted)),
+        "replicated" => Ok((count, Mode::Replicated)),
+        _ => Err(format!("no mode `{mode}`")),
+    }
+}
+
+impl Step {
+    fn parse(line: &str, count: usize) -> Result<Self, String> {
+        let mut words = line.split_whitespace();
+        let name = words.next().unwrap_or_default();
+        let verb = VERBS.iter().find(|verb| verb.name == name);
+        let verb = verb.ok_or_else(|| format!("no verb `{name}`"))?;
+        let numbers = words
+            .map(|word| word.parse().map_err(|_| format!("`{word}` is no number")))
+            .collect::<Result<Vec<usize>, String>>()?;
+        let fewest = verb.replicas + verb.numbers;
+        if !(fewest..=fewest + usize::from(verb.times)).contains(&numbers.len()) {
+            return Err(format!("`{line}`: too few numbers, or too many"));
+        }
+        let replicas = &numbers[..verb.replicas];
+        if let Some(replica) = replicas.iter().find(|replica| **replica >= count) {
+            return Err(format!("`{line}`: no replica {replica}"));
+        }
+        if let [from, to] = replicas
+            && from == to
+        {
+            return Err(format!("`{line}`: no link from {from} to itself"));
+        }
+        Ok(Self {
+            verb: name.into(),
+            numbers,
+        })
+    }
+}
+
+impl core::fmt::Display for Step {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.verb)?;
+        self.numbers
+            .iter()
+            .try_for_each(|number| write!(f, " {number}"))
+    }
 }
 
 fn act(cluster: &mut Cluster, verb: &str, numbers: &[usize]) {
-    let now = cluster.now;
     match (verb, numbers) {
         ("run", []) => quietly(cluster, |cluster| cluster.run(100)),
         ("pass", [millis]) => {
@@ -56,44 +202,47 @@ fn act(cluster: &mut Cluster, verb: &str, numbers: &[usize]) {
         }
         ("lose", [from, to]) => while cluster.lose(*from, *to) {},
         ("cut", [from, to]) => cluster.cut(*from, *to),
-        ("forge", [from, to, op, view]) => {
-            cluster.forge(*from, *to, *op as u64, u32::try_from(*view).expect("small"))
-        }
         ("connect", [a, b]) => cluster.connect(*a, *b),
-        (_, [index, rest @ ..]) => {
-            let times = rest.first().copied();
-            let index = *index;
-            match verb {
-                "prepare" => {
-                    for _ in 0..times.unwrap_or(1) {
-                        if !cluster.prepare(index) {
-                            cluster.say(|| format!("{index} may not prepare"));
-                        }
-                    }
+        ("forge", [from, to, op, view]) => {
+            let view = u32::try_from(*view).expect("small");
+            cluster.forge(*from, *to, *op as u64, view);
+        }
+        (_, [index, rest @ ..]) => act_alone(cluster, verb, *index, rest.first().copied()),
+        _ => unreachable!("all verbs were checked"),
+    }
+}
+
+/// What one replica does, or what befalls it.
+fn act_alone(cluster: &mut Cluster, verb: &str, index: usize, times: Option<usize>) {
+    let now = cluster.now;
+    match verb {
+        "prepare" => {
+            for _ in 0..times.unwrap_or(1) {
+                if !cluster.prepare(index) {
+                    cluster.say(|| format!("{index} may not prepare"));
                 }
-                "write" => drop(cluster.write(index)),
-                "sync" => drop(cluster.sync(index)),
-                "store" => drop(cluster.store(index)),
-                "serve" => while cluster.serve(index) {},
-                "beat" => drop(cluster.heartbeat(index)),
-                "durable" => while cluster.write(index) | cluster.sync(index) {},
-                "timers" => cluster.timers(index),
-                "suspect" => cluster.suspect(index),
-                "abdicate" => cluster.act(index, |group, out| group.abdicate(now, out)),
-                "crash" => cluster.crash(index, Crash::Process, times.unwrap_or(0)),
-                "power" => cluster.crash(index, Crash::Power, times.unwrap_or(0)),
-                "restart" => cluster.restart(index),
-                "isolate" => each_other(cluster, index, |cluster, other| {
-                    cluster.cut(index, other);
-                    cluster.cut(other, index);
-                }),
-                "rejoin" => each_other(cluster, index, |cluster, other| {
-                    cluster.connect(index, other);
-                }),
-                _ => panic!("no verb {verb}"),
             }
         }
-        _ => panic!("{verb} of what?"),
+        "write" => drop(cluster.write(index)),
+        "sync" => drop(cluster.sync(index)),
+        "durable" => while cluster.write(index) | cluster.sync(index) {},
+        "store" => drop(cluster.store(index)),
+        "serve" => while cluster.serve(index) {},
+        "beat" => drop(cluster.heartbeat(index)),
+        "timers" => cluster.timers(index),
+        "suspect" => cluster.suspect(index),
+        "abdicate" => cluster.act(index, |group, out| group.abdicate(now, out)),
+        "crash" => cluster.crash(index, Crash::Process, times.unwrap_or(0)),
+        "power" => cluster.crash(index, Crash::Power, times.unwrap_or(0)),
+        "restart" => cluster.restart(index),
+        "isolate" => each_other(cluster, index, |cluster, other| {
+            cluster.cut(index, other);
+            cluster.cut(other, index);
+        }),
+        "rejoin" => each_other(cluster, index, |cluster, other| {
+            cluster.connect(index, other);
+        }),
+        _ => unreachable!("all verbs were checked"),
     }
 }
 
