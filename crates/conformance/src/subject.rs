@@ -251,14 +251,14 @@ impl Subject {
         });
     }
 
-    /// Waits for a connection to the node's first shard.
-    pub fn accepted(&mut self) -> (ListenerId, ConnectionId) {
+    /// Waits for a connection to the node's first shard: through what, its name, from where.
+    pub fn accepted(&mut self) -> (ListenerId, ConnectionId, Address) {
         self.until(Place::First, |event| match event {
             NetworkEvent::Accepted {
                 listener,
                 connection,
-                ..
-            } => Some((*listener, *connection)),
+                peer,
+            } => Some((*listener, *connection, *peer)),
             _ => None,
         })
     }
@@ -362,15 +362,16 @@ impl Subject {
         self.execute(Place::First, effect);
     }
 
-    /// Waits for a connection that is handed to the second shard; the bytes that come with it.
-    pub fn adopted(&mut self, id: ConnectionId) -> Vec<u8> {
+    /// Waits for a connection that is handed to the second shard: from where it is, and the
+    /// bytes that come with it.
+    pub fn adopted(&mut self, id: ConnectionId) -> (Address, Vec<u8>) {
         self.until(Place::Second, |event| match event {
             NetworkEvent::Adopted {
                 listener: ListenerId::CLIENT,
                 connection,
+                peer,
                 received,
-                ..
-            } if *connection == id => Some(received.to_vec()),
+            } if *connection == id => Some((*peer, received.to_vec())),
             _ => None,
         })
     }

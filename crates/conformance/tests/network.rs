@@ -1,7 +1,7 @@
 //! What `platform::network` promises of connections, once for both arms.
 
 use conformance::{Place, Subject, both, noise};
-use platform::{ConnectionId, Effect, Event, ListenerId, NetworkEvent};
+use platform::{ConnectionId, Event, ListenerId, NetworkEvent};
 
 both! {
     a_listener_without_a_port_is_told_one,
@@ -43,7 +43,7 @@ fn every_dial_is_accepted_by_its_listener_under_a_fresh_id(subject: &mut Subject
             subject.connected(dialed);
         }
         for _ in 0..10 {
-            let (through, accepted) = subject.accepted();
+            let (through, accepted, _) = subject.accepted();
             assert_eq!(through, listener);
             assert_eq!(accepted.0 & ConnectionId::DIALED, 0);
             assert!(!ids.contains(&accepted), "{accepted:?} is not fresh");
@@ -108,7 +108,7 @@ fn bytes_sent_before_the_dial_is_answered_leave_after_it(subject: &mut Subject) 
     subject.send(PEER, dialed, b"lo");
     subject.connected(dialed);
     assert_eq!(subject.sent(PEER, dialed, 2), [3, 2]);
-    let (_, accepted) = subject.accepted();
+    let (_, accepted, _) = subject.accepted();
     assert_eq!(subject.receive(NODE, accepted, (5, 256)), b"hello");
 }
 
@@ -252,7 +252,10 @@ fn an_accepted_connection_is_not_read_before_it_is_asked(subject: &mut Subject) 
 }
 
 fn a_hand_over_keeps_every_byte_in_order(subject: &mut Subject) {
-    let (dialed, accepted) = subject.pair();
+    let address = subject.listen(NODE, ListenerId::CLIENT);
+    let dialed = subject.dial(address);
+    subject.connected(dialed);
+    let (_, accepted, peer) = subject.accepted();
     let bytes = noise(5_000, 7);
     subject.send(PEER, dialed, &bytes[..3_000]);
     let read = subject.receive(NODE, accepted, (700, 256));
@@ -260,7 +263,8 @@ fn a_hand_over_keeps_every_byte_in_order(subject: &mut Subject) {
     assert!(read == bytes[..700]);
     subject.hand_over(accepted, &read[500..]);
     subject.send(PEER, dialed, &bytes[3_000..]);
-    let mut arrived = subject.adopted(accepted);
+    let (told, mut arrived) = subject.adopted(accepted);
+    assert_eq!(told, peer);
     assert!(arrived == bytes[500..700]);
     arrived.extend(subject.receive(Place::Second, accepted, (4_300, 256)));
     assert!(arrived == bytes[500..]);
@@ -281,15 +285,11 @@ fn a_connection_handed_over_after_its_peer_closed_yields_its_bytes(subject: &mut
     let read = subject.receive(NODE, accepted, (5, 5));
     assert_eq!(read, b"login");
     subject.hand_over(accepted, &read);
-    assert_eq!(subject.adopted(accepted), b"login");
+    assert_eq!(subject.adopted(accepted).1, b"login");
     assert_eq!(
         subject.receive_all(Place::Second, accepted, 256),
         b" and go"
     );
-    let effect = Effect::Close {
-        connection: accepted,
-    };
-    subject.execute(Place::Second, effect);
     let rest = subject.rest();
     assert!(rest.is_empty(), "{rest:?}");
 }
