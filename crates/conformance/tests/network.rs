@@ -122,13 +122,15 @@ fn one_that_does_not_read_withholds_sent(subject: &mut Subject) {
     const COUNT: usize = 64;
     const SIZE: usize = 1 << 20;
     let (dialed, accepted) = subject.pair();
-    let part = noise(SIZE, 5);
-    for _ in 0..COUNT {
+    let mut part = noise(SIZE, 5);
+    for number in 0..COUNT {
+        part[..8].copy_from_slice(&number.to_be_bytes());
         subject.send(PEER, dialed, &part);
     }
     let early = sent(&subject.rest());
     assert!(early < COUNT, "nobody has read, all are told sent");
-    for _ in 0..COUNT {
+    for number in 0..COUNT {
+        part[..8].copy_from_slice(&number.to_be_bytes());
         assert!(subject.receive(NODE, accepted, (SIZE, SIZE)) == part);
     }
     let late = subject.sent(PEER, dialed, COUNT - early);
