@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
-    mutants::{self, MUTANTS},
+    mutants::{self, MUTANTS, Mutant},
     profile::{PROFILES, Profile},
     report,
     runner::{Campaign, catch_panics, run_seed},
@@ -96,6 +96,9 @@ struct MutantsArgs {
     /// Plant only the bug with this number; may be repeated.
     #[arg(long)]
     only: Vec<u32>,
+    /// Hunt in this profile instead of each bug's own.
+    #[arg(long, value_parser = find_profile)]
+    profile: Option<&'static Profile>,
     /// Multiply every budget of seeds by this many percent.
     #[arg(long, default_value_t = 100, value_name = "PERCENT")]
     budget: u64,
@@ -188,19 +191,27 @@ fn hunt_mutants(args: &MutantsArgs) -> ExitCode {
     if !mutants::AVAILABLE {
         return usage("this build has no planted bugs; use `cargo sim-mutants`");
     }
-    let wanted = |number: u32| args.only.is_empty() || args.only.contains(&number);
-    let chosen: Vec<_> = MUTANTS
-        .into_iter()
-        .filter(|mutant| wanted(mutant.number))
-        .collect();
+    let chosen: Vec<Mutant> = if args.only.is_empty() {
+        for mutant in &mutants::OUT_OF_REACH {
+            say(&format!("not scored: {}, {}", mutant.number, mutant.what));
+        }
+        MUTANTS.to_vec()
+    } else {
+        let all = MUTANTS.iter().chain(&mutants::OUT_OF_REACH);
+        all.filter(|mutant| args.only.contains(&mutant.number))
+            .copied()
+            .collect()
+    };
     if chosen.is_empty() {
         return usage("no bug has such a number");
     }
     say(mutants::HEAD);
     let mut killed = 0;
     for mutant in &chosen {
+        let profile = args.profile.map_or(mutant.profile, |profile| profile.name);
+        let mutant = Mutant { profile, ..*mutant };
         let budget = (mutant.budget * args.budget / 100).max(1);
-        let verdict = mutants::hunt(*mutant, budget, jobs(args.jobs));
+        let verdict = mutants::hunt(mutant, budget, jobs(args.jobs));
         killed += usize::from(verdict.seeds.is_some());
         say(&mutants::line(&verdict));
     }
@@ -225,7 +236,7 @@ fn run_seeds(args: &SeedsArgs) -> ExitCode {
                 "{} ({}): {}",
                 regression.path.display(),
                 regression.check,
-                regression.sentence
+                regression.about
             ));
             say(&report::failure(regression.seed, profile, failure));
         }

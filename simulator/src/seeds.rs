@@ -15,7 +15,7 @@ pub(crate) struct Regression {
     pub(crate) seed: u64,
     pub(crate) profile: String,
     pub(crate) check: String,
-    pub(crate) sentence: String,
+    pub(crate) about: String,
 }
 
 /// All seeds of a directory, by file name.
@@ -57,7 +57,7 @@ fn parse(text: &str, path: PathBuf) -> io::Result<Regression> {
             .ok_or_else(|| invalid("no number `seed`"))?,
         profile: text("profile")?,
         check: text("check")?,
-        sentence: text("sentence")?,
+        about: text("about")?,
         path: path.clone(),
     })
 }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_seed_file_has_four_fields() {
-        let text = r#"{"seed": 7, "profile": "crash", "check": "views", "sentence": "Why."}"#;
+        let text = r#"{"seed": 7, "profile": "crash", "check": "views", "about": "Why."}"#;
         let read = parse(text, "x.json".into()).expect("valid");
         assert_eq!((read.seed, read.check.as_str()), (7, "views"));
         assert!(parse(r#"{"seed": 7}"#, "x.json".into()).is_err());
