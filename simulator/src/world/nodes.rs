@@ -395,21 +395,7 @@ impl World {
                 };
                 self.tell(node, to.0, event, 30);
             }
-            Effect::Compute { token, work } => {
-                let matches = self.compute(work);
-                let incarnation = self.nodes[usize::from(node)].incarnation;
-                let at = self.time + self.delays.between(5_000, 60_000);
-                self.push(
-                    at,
-                    Due::Computed {
-                        node,
-                        shard,
-                        incarnation,
-                        token,
-                        matches,
-                    },
-                );
-            }
+            Effect::Compute { token, work } => self.start_computing(node, shard, token, work),
             Effect::Ready | Effect::Stopped => {}
             Effect::Halt { fatal } => {
                 self.fail("halt", format!("node {node} stopped: {fatal:?}"));
@@ -484,6 +470,20 @@ impl World {
         if let Some((shard, done)) = it.disk.complete(slot as usize) {
             self.tell(node, shard, Event::Disk(done), 0);
         }
+    }
+
+    fn start_computing(&mut self, node: u8, shard: u16, token: platform::Token, work: Work) {
+        let matches = self.compute(work);
+        let incarnation = self.nodes[usize::from(node)].incarnation;
+        let at = self.time + self.delays.between(5_000, 60_000);
+        let due = Due::Computed {
+            node,
+            shard,
+            incarnation,
+            token,
+            matches,
+        };
+        self.push(at, due);
     }
 
     fn compute(&mut self, work: Work) -> bool {

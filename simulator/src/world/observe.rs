@@ -21,6 +21,14 @@ use crate::{
     workload::{Call, payload_target},
 };
 
+const fn failure(check: &'static str, time: u64, message: String) -> Failure {
+    Failure {
+        check,
+        time,
+        message,
+    }
+}
+
 impl World {
     pub(super) fn observe(&mut self, node: u8, shard: u16, observation: Observation) {
         if self.trace {
@@ -85,11 +93,10 @@ impl World {
                 self.atlas.on_trusted(time, node, shard);
                 Ok(())
             }
-            Observation::LossPossible { group, view } => Err(Failure {
-                check: "durability",
-                time,
-                message: format!("replica {node} reports possible loss in {group} view {view}"),
-            }),
+            Observation::LossPossible { group, view } => {
+                let message = format!("replica {node} may have lost {group} in view {view}");
+                Err(failure("durability", time, message))
+            }
         };
         self.check(verdict);
     }
