@@ -156,6 +156,30 @@ impl Linear {
         Ok(())
     }
 
+    /// A poll that stores what it has read is answered: that, or more, stands in the log by then.
+    pub(crate) fn on_auto_commit(
+        &self,
+        time: u64,
+        target: Target,
+        consumer: u32,
+        last: u64,
+    ) -> Verdict {
+        let groups = self.groups_of.get(&target).into_iter().flatten();
+        let stored = groups
+            .filter_map(|group| self.stored.get(&(*group, consumer)))
+            .any(|stored| stored.last().is_some_and(|&stored| stored >= last));
+        ensure(stored, CHECK, time, || {
+            format!(
+                "consumer {consumer} is served {target:?} up to {last} and to store that,                  which the log has not"
+            )
+        })
+    }
+
+    /// The partition that a group is, as far as its messages have shown it.
+    pub(crate) fn target_of(&self, group: GroupId) -> Option<Target> {
+        self.target_of.get(&group).copied()
+    }
+
     /// A consumer was told its offset.
     pub(crate) fn on_offset(
         &self,
@@ -297,6 +321,9 @@ mod tests {
                 .is_err()
         );
         assert!(checker.on_poll(0, other, &[message(0, 100)]).is_err());
+        assert_eq!(checker.on_auto_commit(0, TARGET, 9, 1), Ok(()));
+        assert!(checker.on_auto_commit(0, TARGET, 9, 2).is_err());
+        assert!(checker.on_auto_commit(0, TARGET, 8, 0).is_err());
         assert!(checker.on_offset(0, TARGET, 9, Some(2)).is_err());
         assert!(checker.on_offset(0, other, 9, Some(1)).is_err());
         assert!(checker.on_confirmed(0, 100, Some(1)).is_err());

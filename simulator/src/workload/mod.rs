@@ -68,6 +68,8 @@ pub(crate) enum Call {
         target: Target,
         strategy: PollingStrategy,
         count: u32,
+        /// The consumer whose offset it stores.
+        commits: Option<u32>,
     },
     StoreOffset {
         target: Target,
@@ -378,7 +380,8 @@ impl Sampler<'_> {
                 target,
                 strategy,
                 count,
-            } => self.judge_poll((*target, *strategy, *count), reply, linear),
+                commits,
+            } => self.judge_poll((*target, *strategy, *count), *commits, reply, linear),
             Call::StoreOffset { .. } | Call::DeleteOffset { .. } => Ok(()),
             Call::GetOffset { target, consumer } => {
                 self.judge_offset(*target, *consumer, reply, linear)

@@ -30,15 +30,17 @@ impl Sampler<'_> {
             _ => PollingStrategy::Next,
         };
         let count = u32::try_from(self.prng().between(1, 20)).expect("few");
+        let consumer = self.some_consumer();
+        let auto_commit = self.prng().chance(1, 3);
         let (stream, topic) = self.names_of(target.topic);
         let request = request::PollMessages {
-            consumer: single(self.some_consumer()),
+            consumer: single(consumer),
             stream: named(&stream),
             topic: named(&topic),
             partition: OptionalPartition(Some(target.partition)),
             strategy,
             count,
-            auto_commit: false,
+            auto_commit,
         };
         let frame = RequestFrame::new(&Request::PollMessages(request));
         (
@@ -46,6 +48,7 @@ impl Sampler<'_> {
                 target,
                 strategy,
                 count,
+                commits: auto_commit.then_some(consumer),
             },
             frame,
         )
@@ -59,6 +62,7 @@ impl Sampler<'_> {
     pub(super) fn judge_poll(
         &mut self,
         (target, strategy, count): (Target, PollingStrategy, u32),
+        commits: Option<u32>,
         reply: &Reply,
         linear: &mut Linear,
     ) -> Verdict {
@@ -105,6 +109,9 @@ impl Sampler<'_> {
                 "a poll of {target:?} by {strategy:?}, at most {count}, \
                  returns {first:?} to {last:?} with {head:?}"
             ));
+        }
+        if let (Some(consumer), Some(last)) = (commits, last) {
+            linear.on_auto_commit(self.time, target, consumer, last)?;
         }
         linear.on_poll(self.time, target, &messages)
     }

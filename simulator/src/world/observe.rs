@@ -141,6 +141,9 @@ impl World {
         let target = made.and_then(|made| made.call.target());
         match header.operation {
             Operation::SendMessages => self.observe_batch(group, op, body),
+            Operation::StoreConsumerOffset if header.client.0 == 0 => {
+                self.observe_auto_commit(header, body)
+            }
             Operation::StoreConsumerOffset => {
                 let stored = made.and_then(|made| match made.call {
                     Call::StoreOffset {
@@ -167,6 +170,27 @@ impl World {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The server's own op, for a poll that stores what it has read.
+    fn observe_auto_commit(&mut self, header: &PrepareHeader, body: &[u8]) -> Verdict {
+        let (time, group) = (self.time, header.group);
+        let request = Request::decode(header.operation, 0, body);
+        let target = self.checkers.linear.target_of(group);
+        if let (Ok(Request::StoreConsumerOffset(request)), Some(target)) = (request, target)
+            && let Some(consumer) = request.target.consumer.single_key()
+            && request.offset < self.checkers.offsets.next(group)
+        {
+            let stored = (consumer, request.offset);
+            return self.checkers.linear.on_store(time, group, target, stored);
+        }
+        let op = header.op;
+        let message = format!("{group} op {op} stores for a poll what nobody can have read");
+        Err(Failure {
+            check: "linear",
+            time,
+            message,
+        })
     }
 
     fn observe_batch(&mut self, group: GroupId, op: Op, body: &[u8]) -> Verdict {
