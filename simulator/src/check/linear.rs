@@ -170,7 +170,8 @@ impl Linear {
             .any(|stored| stored.last().is_some_and(|&stored| stored >= last));
         ensure(stored, CHECK, time, || {
             format!(
-                "consumer {consumer} is served {target:?} up to {last} and to store that,                  which the log has not"
+                "consumer {consumer} is served {target:?} up to {last} \
+                 and to store that, which the log has not"
             )
         })
     }
