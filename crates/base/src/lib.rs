@@ -11,6 +11,7 @@ mod buffer;
 pub mod checksum;
 mod digest;
 mod id;
+pub mod marks;
 pub mod planted;
 mod prng;
 mod time;

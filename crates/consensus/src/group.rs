@@ -179,9 +179,9 @@ pub struct PrepareSlot {
 
 impl Group {
     pub(crate) fn new(config: GroupConfig, log: Log, prng: Prng) -> Self {
-        assert!(usize::from(config.replica_count) <= REPLICAS_MAX);
-        assert!(config.replica.0 < config.replica_count);
-        assert!(config.pipeline_max > 0);
+        base::invariant!(usize::from(config.replica_count) <= REPLICAS_MAX);
+        base::invariant!(config.replica.0 < config.replica_count);
+        base::invariant!(config.pipeline_max > 0);
         Self {
             config,
             quorums: Quorums::new(config.replica_count),
@@ -286,7 +286,7 @@ impl Group {
         log_view: View,
         out: &mut Vec<Effect>,
     ) {
-        assert!(view <= self.view && log_view <= self.log_view);
+        base::invariant!(view <= self.view && log_view <= self.log_view);
         self.view_durable = self.view_durable.max(view);
         self.log_view_durable = self.log_view_durable.max(log_view);
         self.speak(now, out);
@@ -365,7 +365,7 @@ impl Group {
     }
 
     pub(crate) fn send(&self, to: ReplicaIndex, message: &Message, out: &mut Vec<Effect>) {
-        assert!(to != self.config.replica);
+        base::invariant!(to != self.config.replica);
         let frame = message.encode(self.config.cluster, self.view, self.config.replica);
         out.push(Effect::Send { to, frame });
     }
@@ -503,21 +503,21 @@ impl Group {
     /// If one of them does not.
     pub fn invariants(&self) {
         self.log.invariants();
-        assert!(self.log.commit() <= self.commit_max);
-        assert!(self.durable <= self.log.op());
-        assert!(self.log_view <= self.view);
-        assert!(self.view_durable <= self.view);
-        assert!(self.log_view_durable <= self.log_view);
+        base::invariant!(self.log.commit() <= self.commit_max);
+        base::invariant!(self.durable <= self.log.op());
+        base::invariant!(self.log_view <= self.view);
+        base::invariant!(self.view_durable <= self.view);
+        base::invariant!(self.log_view_durable <= self.log_view);
         match self.status {
             Status::Normal => {
-                assert_eq!(self.log_view, self.view);
-                assert!(self.install.is_none());
+                base::invariant_eq!(self.log_view, self.view);
+                base::invariant!(self.install.is_none());
             }
-            Status::ViewChange => assert!(self.log_view < self.view),
+            Status::ViewChange => base::invariant!(self.log_view < self.view),
         }
         if let Some(install) = &self.install {
-            assert!(install.vetted >= self.log.commit());
-            assert!(install.vetted <= self.log.op());
+            base::invariant!(install.vetted >= self.log.commit());
+            base::invariant!(install.vetted <= self.log.op());
         }
     }
 }

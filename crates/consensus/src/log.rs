@@ -37,8 +37,8 @@ impl Log {
         let (op, checksum) = headers
             .last()
             .map_or((Op(0), 0), |head| (head.op, head.checksum));
-        assert!(commit <= op);
-        assert_eq!(suffix.len() as u64, op.0 - commit.0);
+        base::invariant!(commit <= op);
+        base::invariant_eq!(suffix.len() as u64, op.0 - commit.0);
         let mut log = Self {
             headers: headers.into(),
             suffix: suffix.into(),
@@ -82,8 +82,8 @@ impl Log {
     }
 
     pub(crate) fn append(&mut self, header: PrepareHeader, frame: Bytes) {
-        assert_eq!(header.op, self.op.next());
-        assert_eq!(header.parent, self.checksum);
+        base::invariant_eq!(header.op, self.op.next());
+        base::invariant_eq!(header.parent, self.checksum);
         self.op = header.op;
         self.checksum = header.checksum;
         self.headers.push_back(header);
@@ -93,7 +93,7 @@ impl Log {
 
     /// Drops everything after `op`.
     pub(crate) fn truncate_after(&mut self, op: Op) {
-        assert!(op >= self.commit, "a committed op is never cut");
+        base::invariant!(op >= self.commit, "a committed op is never cut");
         while self.op > op {
             self.suffix.pop_back().expect("uncommitted ops have frames");
             let cut = self
@@ -131,13 +131,13 @@ impl Log {
     }
 
     pub(crate) fn invariants(&self) {
-        assert!(self.commit <= self.op);
-        assert_eq!(self.suffix.len() as u64, self.op.0 - self.commit.0);
-        assert!(self.headers.len() >= self.suffix.len());
-        assert!(self.op == Op(0) || !self.headers.is_empty());
+        base::invariant!(self.commit <= self.op);
+        base::invariant_eq!(self.suffix.len() as u64, self.op.0 - self.commit.0);
+        base::invariant!(self.headers.len() >= self.suffix.len());
+        base::invariant!(self.op == Op(0) || !self.headers.is_empty());
         if let Some(head) = self.headers.back() {
-            assert_eq!(head.op, self.op);
-            assert_eq!(head.checksum, self.checksum);
+            base::invariant_eq!(head.op, self.op);
+            base::invariant_eq!(head.checksum, self.checksum);
         }
     }
 }

@@ -17,7 +17,7 @@ impl Group {
     /// Unless [`Self::can_prepare`].
     #[must_use]
     pub fn next_slot(&self) -> PrepareSlot {
-        assert!(self.can_prepare());
+        base::invariant!(self.can_prepare());
         PrepareSlot {
             view: self.view,
             op: self.log.op().next(),
@@ -31,9 +31,9 @@ impl Group {
     /// # Panics
     /// If it does not fit the slot.
     pub fn prepare(&mut self, header: PrepareHeader, frame: Bytes, out: &mut Vec<Effect>) {
-        assert!(self.can_prepare());
-        assert_eq!(header.view, self.view);
-        assert_eq!(header.group, self.config.group);
+        base::invariant!(self.can_prepare());
+        base::invariant_eq!(header.view, self.view);
+        base::invariant_eq!(header.group, self.config.group);
         self.log.append(header, frame.clone());
         out.push(Effect::Append {
             prepare: frame.clone(),
@@ -103,7 +103,7 @@ impl Group {
 
     /// The journal is as durable as the mode asks up to `op`.
     pub fn on_durable(&mut self, now: Instant, op: Op, out: &mut Vec<Effect>) {
-        assert!(op <= self.log.op());
+        base::invariant!(op <= self.log.op());
         self.durable = self.durable.max(op);
         self.check_trust();
         if self.status == Status::Normal && self.log_view_durable == self.view {
@@ -168,10 +168,10 @@ impl Group {
 
     /// Commits what a quorum holds.
     pub(crate) fn try_commit(&mut self, out: &mut Vec<Effect>) {
-        assert!(self.is_primary() && self.status == Status::Normal);
+        base::invariant!(self.is_primary() && self.status == Status::Normal);
         let count = usize::from(self.config.replica_count);
         let committed = self.quorums.committed(&self.acked[..count]);
-        assert!(committed <= self.log.op());
+        base::invariant!(committed <= self.log.op());
         self.commit_max = self.commit_max.max(committed);
         self.advance_commit(out);
     }

@@ -19,7 +19,7 @@ impl Quorums {
     /// Unless `replica_count` is 1 to 7.
     #[must_use]
     pub fn new(replica_count: u8) -> Self {
-        assert!((1..=7).contains(&replica_count));
+        base::invariant!((1..=7).contains(&replica_count));
         let view_change = replica_count / 2 + 1;
         let replication = replica_count - view_change + 1;
         let short = |quorum: u8| if quorum > 1 { quorum - 1 } else { quorum };

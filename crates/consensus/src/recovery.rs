@@ -71,7 +71,7 @@ impl Group {
         prng: Prng,
         out: &mut Vec<Effect>,
     ) -> Self {
-        assert!(recovered.log_view <= recovered.view);
+        base::invariant!(recovered.log_view <= recovered.view);
         let window = config
             .pipeline_max
             .max(usize::try_from(config.repair_max).unwrap_or(64));

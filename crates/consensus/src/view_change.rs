@@ -117,7 +117,7 @@ impl Group {
 
     /// Leaves all views before `view`.
     pub(crate) fn enter_view_change(&mut self, now: Instant, view: View, out: &mut Vec<Effect>) {
-        assert!(view > self.view);
+        base::invariant!(view > self.view);
         self.view = view;
         self.status = Status::ViewChange;
         self.install = None;
@@ -314,7 +314,7 @@ impl Group {
             let agrees = |header: &&PrepareHeader| match self.log.header(header.op) {
                 Some(own) => {
                     let equal = own.checksum == header.checksum;
-                    assert!(
+                    base::invariant!(
                         equal || header.op > commit,
                         "a committed op has one identity"
                     );
@@ -333,7 +333,7 @@ impl Group {
                 self.cut_after(op, out);
             }
         }
-        assert!(vetted >= commit, "a view's log holds all that is committed");
+        base::invariant!(vetted >= commit, "a view's log holds all that is committed");
         // Only after a loss can more have been committed than this log holds.
         self.commit_max = self.commit_max.min(op);
         self.install = Some(Install { source, op, vetted });
@@ -381,7 +381,7 @@ impl Group {
         if install.vetted < install.op {
             return;
         }
-        assert_eq!(self.log.op(), install.op);
+        base::invariant_eq!(self.log.op(), install.op);
         if self.truncating.is_some() || self.durable < install.op {
             return;
         }
@@ -426,7 +426,7 @@ impl Group {
     }
 
     pub(crate) fn send_start_view(&self, to: ReplicaIndex, out: &mut Vec<Effect>) {
-        assert!(self.leads());
+        base::invariant!(self.leads());
         let message = Message::StartView {
             group: self.config.group,
             op: self.log.op(),

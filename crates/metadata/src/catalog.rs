@@ -80,7 +80,7 @@ impl<T> Catalog<T> {
         let name: Arc<str> = name.as_str().into();
         self.names.insert(name.clone(), id);
         let previous = self.entries.insert(id, Entry { name, value });
-        assert!(previous.is_none(), "the id was free");
+        base::invariant!(previous.is_none(), "the id was free");
         self.assert_invariants();
         Ok(id)
     }
@@ -110,6 +110,6 @@ impl<T> Catalog<T> {
     }
 
     fn assert_invariants(&self) {
-        assert!(self.names.len() == self.entries.len());
+        base::invariant!(self.names.len() == self.entries.len());
     }
 }

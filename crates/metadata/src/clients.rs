@@ -169,7 +169,7 @@ impl ClientTable {
                 return Registered::Refused;
             }
             let fenced = entry.session.session;
-            assert!(fenced < op.0, "sessions are ops, and ops only grow");
+            base::invariant!(fenced < op.0, "sessions are ops, and ops only grow");
             entry.session.session = op.0;
             self.touch(client, op);
             return Registered::Rebound { fenced };
@@ -221,7 +221,7 @@ impl ClientTable {
             .clients
             .get_mut(&client)
             .expect("checked: the client has a session");
-        assert!(
+        base::invariant!(
             reply.request > entry.session.watermark,
             "checked: the request is new"
         );
@@ -238,16 +238,16 @@ impl ClientTable {
             .clients
             .get_mut(&client)
             .expect("touched clients exist");
-        assert!(entry.newest < op);
+        base::invariant!(entry.newest < op);
         let moved = self.by_age.remove(&entry.newest);
-        assert!(moved == Some(client));
+        base::invariant!(moved == Some(client));
         entry.newest = op;
         self.by_age.insert(op, client);
         self.assert_invariants();
     }
 
     fn assert_invariants(&self) {
-        assert!(self.clients.len() == self.by_age.len());
+        base::invariant!(self.clients.len() == self.by_age.len());
     }
 
     pub(crate) fn digest_into(&self, digest: &mut Digest) {

@@ -36,8 +36,8 @@ impl IdSet {
     /// # Panics
     /// If it is not occupied.
     pub(crate) fn release(&mut self, id: u32) {
-        assert!(id < self.next, "id {id} was never allocated");
-        assert!(self.holes.insert(id), "id {id} is free already");
+        base::invariant!(id < self.next, "id {id} was never allocated");
+        base::invariant!(self.holes.insert(id), "id {id} is free already");
         while self.next > 0 && self.holes.remove(&(self.next - 1)) {
             self.next -= 1;
         }

@@ -52,16 +52,16 @@ impl Limits {
     /// # Panics
     /// If a bound is one that no log could be applied with.
     pub(crate) fn assert_valid(&self) {
-        assert!(
+        base::invariant!(
             self.partitions_per_request_max <= 1000,
             "positions in a group id are 10 bits"
         );
-        assert!(self.clients_max > 0);
-        assert!(
+        base::invariant!(self.clients_max > 0);
+        base::invariant!(
             self.replies_max > 0,
             "the newest reply must be there for a retry"
         );
-        assert!(self.segment_size_min <= self.segment_size);
-        assert!(self.segment_size <= self.segment_size_max);
+        base::invariant!(self.segment_size_min <= self.segment_size);
+        base::invariant!(self.segment_size <= self.segment_size_max);
     }
 }

@@ -93,8 +93,8 @@ impl Metadata {
     /// # Panics
     /// If it is not the next op of the metadata group.
     pub fn apply(&mut self, prepare: &PrepareHeader, body: &[u8]) -> Applied {
-        assert!(prepare.group == GroupId::METADATA);
-        assert!(
+        base::invariant!(prepare.group == GroupId::METADATA);
+        base::invariant!(
             prepare.op == self.op.next(),
             "ops are applied in order, each once"
         );

@@ -328,7 +328,7 @@ impl State {
                 partition,
             };
             let previous = self.groups.insert(group, ids);
-            assert!(previous.is_none(), "an op creates each of its groups once");
+            base::invariant!(previous.is_none(), "an op creates each of its groups once");
             let info = self.partition(ids).expect("just added");
             changes.push(Change::PartitionCreated(info));
         }
@@ -351,7 +351,7 @@ impl State {
                 partition: id,
             };
             let known = self.groups.remove(&partition.group);
-            assert!(known == Some(ids), "every partition is among the groups");
+            base::invariant!(known == Some(ids), "every partition is among the groups");
             changes.push(Change::PartitionDeleted {
                 group: partition.group,
                 ids,

@@ -257,12 +257,12 @@ impl PollReply {
     }
 
     fn took(&mut self, count: u32, last_offset: u64, size: usize) {
-        assert!(count <= self.count_left);
-        assert!(
+        base::invariant!(count <= self.count_left);
+        base::invariant!(
             last_offset < self.end.0,
             "only committed messages are served"
         );
-        assert!(
+        base::invariant!(
             self.last_offset
                 .is_none_or(|last| last.0 + 1 == last_offset + 1 - u64::from(count))
         );

@@ -106,8 +106,8 @@ impl Producers {
         producers_max: usize,
     ) {
         if let Some(known) = self.producers.remove(&client) {
-            assert!(known.request < request, "a request is recorded once");
-            assert!(known.op < op);
+            base::invariant!(known.request < request, "a request is recorded once");
+            base::invariant!(known.op < op);
             self.by_age.remove(&known.op);
         } else if self.producers.len() >= producers_max {
             let (_, oldest) = self.by_age.pop_first().expect("a full table is not empty");
@@ -122,7 +122,7 @@ impl Producers {
             },
         );
         self.by_age.insert(op, client);
-        assert!(self.producers.len() == self.by_age.len());
+        base::invariant!(self.producers.len() == self.by_age.len());
     }
 
     pub(crate) fn digest_into(&self, digest: &mut Digest) {

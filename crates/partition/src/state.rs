@@ -123,8 +123,8 @@ impl PartitionState {
     /// If there is no room for a producer.
     #[must_use]
     pub fn new(group: GroupId, ids: PartitionIds, limits: Limits) -> Self {
-        assert!(group != GroupId::METADATA);
-        assert!(
+        base::invariant!(group != GroupId::METADATA);
+        base::invariant!(
             limits.producers_max > 0,
             "a retry must find its own request"
         );
@@ -275,16 +275,16 @@ impl PartitionState {
     /// # Panics
     /// If it is not the next one, or was not verified.
     pub fn on_append(&mut self, prepare: &PrepareHeader, body: &[u8]) {
-        assert!(prepare.group == self.group);
-        assert!(prepare.op == self.appended.op.next(), "the log has no gaps");
+        base::invariant!(prepare.group == self.group);
+        base::invariant!(prepare.op == self.appended.op.next(), "the log has no gaps");
         self.appended.op = prepare.op;
         if prepare.operation == Operation::SendMessages {
             let header = stamped(body);
-            assert!(
+            base::invariant!(
                 header.base_offset == self.appended.next_offset.0,
                 "verified before"
             );
-            assert!(
+            base::invariant!(
                 header.base_timestamp >= self.appended.timestamp.0,
                 "verified before"
             );
@@ -318,12 +318,12 @@ impl PartitionState {
     /// If it is not the next one, or if its messages are in the log a second time: see
     /// [`Self::check_request`].
     pub fn apply(&mut self, prepare: &PrepareHeader, body: &[u8]) -> Reply {
-        assert!(prepare.group == self.group);
-        assert!(
+        base::invariant!(prepare.group == self.group);
+        base::invariant!(
             prepare.op == self.committed.op.next(),
             "ops are applied in order, each once"
         );
-        assert!(
+        base::invariant!(
             prepare.op <= self.appended.op,
             "only what is in the log can commit"
         );
@@ -352,7 +352,7 @@ impl PartitionState {
 
     fn apply_messages(&mut self, prepare: &PrepareHeader, body: &[u8]) -> Reply {
         let header = stamped(body);
-        assert!(
+        base::invariant!(
             header.base_offset == self.committed.next_offset.0,
             "verified before"
         );
@@ -483,9 +483,9 @@ impl PartitionState {
     }
 
     fn assert_invariants(&self) {
-        assert!(self.committed.op <= self.appended.op);
-        assert!(self.committed.next_offset <= self.appended.next_offset);
-        assert!(self.committed.timestamp <= self.appended.timestamp);
+        base::invariant!(self.committed.op <= self.appended.op);
+        base::invariant!(self.committed.next_offset <= self.appended.next_offset);
+        base::invariant!(self.committed.timestamp <= self.appended.timestamp);
     }
 }
 

@@ -69,8 +69,8 @@ impl Index {
     /// Notes the record of `op` at `position`, if the last entry is `interval` bytes behind.
     pub(crate) fn note(&mut self, op: Op, position: u64, interval: u64) {
         if let Some(last) = self.entries.last() {
-            assert!(op > last.op);
-            assert!(position > last.position);
+            base::invariant!(op > last.op);
+            base::invariant!(position > last.position);
             if position - last.position < interval {
                 return;
             }
@@ -88,7 +88,7 @@ impl Index {
     pub(crate) fn fill(&mut self, op: Op, messages: Messages) -> bool {
         let all_waited = self.filled == 0;
         for entry in &mut self.entries[self.filled..] {
-            assert!(entry.messages.is_none());
+            base::invariant!(entry.messages.is_none());
             entry.messages_op = op;
             entry.messages = Some(messages);
         }

@@ -70,7 +70,7 @@ impl Tail {
             .expect("a new op comes with its record");
         self.bytes += record.len();
         if let Some(last) = self.items.back() {
-            assert!(item.header.op == last.header.op.next());
+            base::invariant!(item.header.op == last.header.op.next());
         }
         item.latest = item
             .messages
@@ -151,7 +151,7 @@ impl Tail {
             .is_some()
         {}
         if let Some(next) = newer.front() {
-            assert!(
+            base::invariant!(
                 next.header.parent == last.checksum,
                 "appended to another log than was kept"
             );

@@ -119,7 +119,7 @@ impl Hosted {
             Ok(start) => start,
             Err(code) => return core.answers.push(ask.refuse(code)),
         };
-        assert!(
+        base::invariant!(
             start >= HEADER_SIZE,
             "the request's own header stands before the batch"
         );
@@ -134,7 +134,7 @@ impl Hosted {
         let bytes = frame.get_mut().expect("a copy is not shared");
         let stamped = partition.stamp(&mut bytes[HEADER_SIZE..], realtime);
         let stamped = stamped.expect("verified above");
-        assert!(frame.len() >= HEADER_SIZE + BATCH_HEADER_SIZE);
+        base::invariant!(frame.len() >= HEADER_SIZE + BATCH_HEADER_SIZE);
         let header = ask.header;
         let user = ask.user;
         self.prepare(

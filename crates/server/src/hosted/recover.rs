@@ -87,7 +87,7 @@ impl Hosted {
             unreachable!("recovery ends once")
         };
         recovery.cut_bytes = cut_bytes;
-        assert_eq!(
+        base::invariant_eq!(
             recovery.headers.back().map_or(Op(0), |header| header.op),
             head
         );

@@ -47,8 +47,8 @@ pub(super) enum Phase {
 }
 
 pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Outbox) -> Shard {
-    assert!(config.shard.0 < config.shard_count);
-    assert!((1..=7).contains(&config.nodes.len()));
+    base::invariant!(config.shard.0 < config.shard_count);
+    base::invariant!((1..=7).contains(&config.nodes.len()));
     let replica_count = u8::try_from(config.nodes.len()).expect("at most seven");
     let views = ViewStore::open(
         ViewStoreConfig {

@@ -41,7 +41,7 @@ pub(super) enum Then {
 impl Journal {
     /// Everything up to `op` is written: finds out where it ends and cuts there.
     pub(super) fn start_truncation(&mut self, op: Op, context: &mut Context<'_>) {
-        assert!(self.written == op);
+        base::invariant!(self.written == op);
         let reachable = op.0 + 1 - self.first_op().0.min(op.0 + 1);
         let wanted = usize::try_from(reachable)
             .unwrap_or(usize::MAX)
@@ -63,7 +63,7 @@ impl Journal {
         if let Some(target) = self.segments.last_mut() {
             let last = self.tail.get(op).expect("at least one op is in the tail");
             let (segment, position) = last.place.expect("it is written");
-            assert!(segment == target.first);
+            base::invariant!(segment == target.first);
             target.size = position + u64::from(last.header.size);
             end = Some(target.size);
         }
@@ -164,13 +164,13 @@ impl Journal {
         {
             return;
         }
-        assert!(self.written == op);
+        base::invariant!(self.written == op);
         self.on_synced(op, events);
         events.push(JournalEvent::Truncated { op });
     }
 
     pub(super) fn start_removal(&mut self, out: &mut Outbox) {
-        assert!(self.ending == Some(Ending::Remove));
+        base::invariant!(self.ending == Some(Ending::Remove));
         self.readers.clear();
         self.close_all(out);
         self.segments.clear();

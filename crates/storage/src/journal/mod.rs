@@ -235,8 +235,8 @@ impl Journal {
     }
 
     fn new(config: JournalConfig) -> Self {
-        assert!(config.segment_size > SEGMENT_HEADER_SIZE);
-        assert!(config.read_chunk >= wire::HEADER_SIZE);
+        base::invariant!(config.segment_size > SEGMENT_HEADER_SIZE);
+        base::invariant!(config.read_chunk >= wire::HEADER_SIZE);
         Self {
             config,
             stage: Stage::Idle,
@@ -272,7 +272,7 @@ impl Journal {
         out: &mut Outbox,
         events: &mut Vec<JournalEvent>,
     ) {
-        assert!(done.token.owner == self.config.owner);
+        base::invariant!(done.token.owner == self.config.owner);
         let context = &mut Context { files, out, events };
         let request = done.token.request;
         if self.step == Some(request) {
@@ -295,18 +295,18 @@ impl Journal {
     /// # Panics
     /// If it is not the next op of this chain.
     pub fn append(&mut self, prepare: Bytes) {
-        assert!(
+        base::invariant!(
             !matches!(self.stage, Stage::Recovering(_)),
             "recovery comes first"
         );
-        assert!(self.ending.is_none());
+        base::invariant!(self.ending.is_none());
         debug_assert!(verify_header(&prepare).is_ok());
         let header = PrepareHeader::decode(&prepare).expect("the caller appends prepares");
-        assert!(header.size as usize == prepare.len());
-        assert!(header.group == self.config.group);
-        assert!(header.op == self.head.next());
+        base::invariant!(header.size as usize == prepare.len());
+        base::invariant!(header.group == self.config.group);
+        base::invariant!(header.op == self.head.next());
         if let Some(checksum) = self.head_checksum {
-            assert!(header.parent == checksum);
+            base::invariant!(header.parent == checksum);
         }
         self.head = header.op;
         self.head_checksum = Some(header.checksum);
@@ -342,11 +342,11 @@ impl Journal {
     /// # Panics
     /// If `op` is above the head.
     pub fn truncate_after(&mut self, op: Op, files: &mut FileIds, out: &mut Outbox) {
-        assert!(
+        base::invariant!(
             !matches!(self.stage, Stage::Recovering(_)),
             "recovery comes first"
         );
-        assert!(op <= self.head);
+        base::invariant!(op <= self.head);
         self.tail.truncate(op);
         if op < self.head {
             let kept = self.tail.get(op).map(|item| item.header.checksum);
@@ -441,18 +441,18 @@ impl Journal {
     }
 
     fn assert_invariants(&self) {
-        assert!(self.synced <= self.written);
-        assert!(self.written <= self.submitted);
-        assert!(self.submitted <= self.head);
+        base::invariant!(self.synced <= self.written);
+        base::invariant!(self.written <= self.submitted);
+        base::invariant!(self.submitted <= self.head);
         if self.written < self.head {
             let first = self
                 .tail
                 .first_record()
                 .expect("unwritten records are in memory");
-            assert!(first <= self.written.next());
+            base::invariant!(first <= self.written.next());
         }
         if let Some(op) = self.truncations.front() {
-            assert!(self.written <= *op);
+            base::invariant!(self.written <= *op);
         }
     }
 
@@ -465,7 +465,7 @@ impl Journal {
             out,
             events: &mut events,
         });
-        assert!(events.is_empty(), "starting work tells nothing");
+        base::invariant!(events.is_empty(), "starting work tells nothing");
         self.assert_invariants();
     }
 
@@ -571,7 +571,7 @@ impl Journal {
     }
 
     fn start_step(&mut self, request: DiskRequest, out: &mut Outbox) {
-        assert!(self.step.is_none());
+        base::invariant!(self.step.is_none());
         self.step = Some(self.request(request, out));
     }
 
@@ -624,7 +624,7 @@ impl Journal {
 
     /// Closes a file as soon as no read is in flight on it.
     fn retire(&mut self, file: FileId) {
-        assert!(!self.retired.contains(&file));
+        base::invariant!(!self.retired.contains(&file));
         self.retired.push(file);
     }
 

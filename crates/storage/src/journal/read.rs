@@ -114,7 +114,7 @@ impl Reader {
 
     /// Takes the next record, if it is asked for.
     fn take(&mut self, header: &PrepareHeader, record: &Bytes) {
-        assert!(header.op == self.next);
+        base::invariant!(header.op == self.next);
         let wanted = match self.purpose {
             Purpose::Ops { from, .. } => header.op >= from,
             Purpose::Messages { start, .. } => {
@@ -240,7 +240,7 @@ impl Journal {
         self.readers
             .retain(|_, reader| !reader.is_refill() || reader.to <= op);
         if self.readers.len() < count {
-            assert!(matches!(self.stage, Stage::Refilling));
+            base::invariant!(matches!(self.stage, Stage::Refilling));
             self.stage = Stage::Idle;
         }
         for reader in self.readers.values_mut() {
@@ -252,7 +252,7 @@ impl Journal {
         if matches!(self.stage, Stage::Ended) {
             return;
         }
-        assert!(
+        base::invariant!(
             !matches!(self.stage, Stage::Recovering(_)),
             "recovery comes first"
         );
@@ -289,7 +289,7 @@ impl Journal {
         let index = self.segment_of(reader.next);
         let segment = &mut self.segments[index];
         if segment.first != reader.segment {
-            assert!(segment.first == reader.next);
+            base::invariant!(segment.first == reader.next);
             reader.segment = segment.first;
             reader.position = SEGMENT_HEADER_SIZE;
             reader.end = None;
@@ -324,7 +324,7 @@ impl Journal {
         if matches!(self.segments[index].file, SegmentFile::Opening(_)) {
             return;
         }
-        assert!(self.segments[index].file == SegmentFile::Closed);
+        base::invariant!(self.segments[index].file == SegmentFile::Closed);
         let file = context.files.next();
         self.segments[index].file = SegmentFile::Opening(file);
         let path = self.segment_path(first);
@@ -420,7 +420,7 @@ impl Journal {
                 });
             }
             Purpose::Refill => {
-                assert!(matches!(self.stage, Stage::Refilling));
+                base::invariant!(matches!(self.stage, Stage::Refilling));
                 self.tail.replace_older(reader.items);
                 self.tail.evict(self.config.tail_cache, self.written);
                 if self.head == reader.to {

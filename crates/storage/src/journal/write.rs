@@ -29,8 +29,8 @@ impl Journal {
     }
 
     fn create_segment(&mut self, context: &mut Context<'_>) {
-        assert!(self.synced == self.written, "a sealed segment is durable");
-        assert!(self.name_durable);
+        base::invariant!(self.synced == self.written, "a sealed segment is durable");
+        base::invariant!(self.name_durable);
         let first = self.written.next();
         let file = context.files.next();
         self.segments
@@ -51,8 +51,8 @@ impl Journal {
 
     pub(super) fn on_created(&self) {
         let active = self.segments.last().expect("the segment being created");
-        assert!(active.size == 0);
-        assert!(active.open().is_some());
+        base::invariant!(active.size == 0);
+        base::invariant!(active.open().is_some());
     }
 
     /// One write of all records that may be written and belong to the active segment.
@@ -65,7 +65,7 @@ impl Journal {
         let mut size = offset;
         let mut to = self.written;
         if offset == 0 {
-            assert!(first == to.next());
+            base::invariant!(first == to.next());
             let parent = self
                 .tail
                 .get(first)
@@ -94,7 +94,7 @@ impl Journal {
             data.push(record);
             self.note(to, position, messages);
         }
-        assert!(to > self.written);
+        base::invariant!(to > self.written);
         self.segments.last_mut().expect("as above").size = size;
         self.stage = Stage::Writing { to };
         self.start_step(DiskRequest::Write { file, offset, data }, out);
@@ -126,7 +126,7 @@ impl Journal {
 
     /// Starts a sync: of the data, then of the name if it is new.
     pub(super) fn start_sync(&mut self, out: &mut Outbox) {
-        assert!(self.synced < self.written);
+        base::invariant!(self.synced < self.written);
         self.sync_wanted = false;
         let active = self.segments.last().expect("something is written");
         let file = active.open().expect("the active segment is open");

@@ -84,7 +84,7 @@ impl ViewStore {
 
     /// One write of all that lives, with what is queued.
     fn write_living(&mut self, file: FileId) -> DiskRequest {
-        assert!(self.batch.is_empty());
+        base::invariant!(self.batch.is_empty());
         self.batch = self.queue.drain(..).collect();
         self.submitted = 0;
         let boot_id = self.trusted_boot.expect("recovery has set it");

@@ -159,7 +159,7 @@ impl ViewStore {
         out: &mut Outbox,
         events: &mut Vec<ViewStoreEvent>,
     ) {
-        assert!(done.token.owner == self.config.owner);
+        base::invariant!(done.token.owner == self.config.owner);
         if self.step != Some(done.token.request) {
             return; // a file was closed
         }
@@ -199,11 +199,11 @@ impl ViewStore {
     /// If a view steps back, or `log_view` is above `view`.
     pub fn put(&mut self, group: GroupId, view: View, log_view: View) {
         self.assert_usable();
-        assert!(log_view <= view);
+        base::invariant!(log_view <= view);
         let views = Views { view, log_view };
         if let Some(old) = self.groups.insert(group, views) {
-            assert!(old.view <= view);
-            assert!(old.log_view <= log_view);
+            base::invariant!(old.view <= view);
+            base::invariant!(old.log_view <= log_view);
         }
         self.queue.push_back(Entry::View(group, views));
     }
@@ -249,7 +249,7 @@ impl ViewStore {
     /// # Panics
     /// If something is in flight.
     pub fn close(&mut self, out: &mut Outbox) {
-        assert!(self.is_quiet());
+        base::invariant!(self.is_quiet());
         self.stage = Stage::Ended;
         if let Some(file) = self.file.take() {
             self.request(DiskRequest::Close { file }, out);
@@ -271,17 +271,17 @@ impl ViewStore {
     }
 
     fn assert_usable(&self) {
-        assert!(
+        base::invariant!(
             !matches!(self.stage, Stage::Recovering(_)),
             "recovery comes first"
         );
     }
 
     fn assert_invariants(&self) {
-        assert!(self.durable <= self.count);
-        assert!(self.submitted <= self.queue.len());
+        base::invariant!(self.durable <= self.count);
+        base::invariant!(self.submitted <= self.queue.len());
         if matches!(self.stage, Stage::Idle | Stage::Ended) {
-            assert!(self.step.is_none());
+            base::invariant!(self.step.is_none());
         }
     }
 
@@ -290,7 +290,7 @@ impl ViewStore {
         if !matches!(self.stage, Stage::Idle) || self.submitted == 0 {
             return;
         }
-        assert!(self.batch.is_empty());
+        base::invariant!(self.batch.is_empty());
         self.batch = self.queue.drain(..self.submitted).collect();
         self.submitted = 0;
         let file = self.file.expect("the file is open");
@@ -327,7 +327,7 @@ impl ViewStore {
     }
 
     fn start_step(&mut self, request: DiskRequest, out: &mut Outbox) {
-        assert!(self.step.is_none());
+        base::invariant!(self.step.is_none());
         self.step = Some(self.request(request, out));
     }
 
