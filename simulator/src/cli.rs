@@ -21,7 +21,7 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  cargo sim run                          100 seeds of the default profile
+  cargo sim run                          100 seeds of the profile swarm
   cargo sim run --seeds 2000 --jobs 2    a campaign
   cargo sim run --seed 7 --profile crash one seed
   cargo sim replay 7 --profile crash --trace | less
@@ -69,7 +69,7 @@ struct RunArgs {
     #[arg(long, default_value_t = 1)]
     start: u64,
     /// What kind of cluster and faults; `sim profiles` lists them.
-    #[arg(long, default_value = "default", value_parser = find_profile)]
+    #[arg(long, default_value = "swarm", value_parser = find_profile)]
     profile: &'static Profile,
     /// Seeds run at a time [default: one per processor]. Results do not depend on it.
     #[arg(long)]
@@ -84,7 +84,7 @@ struct ReplayArgs {
     /// The seed.
     seed: u64,
     /// The profile that it failed in.
-    #[arg(long, default_value = "default", value_parser = find_profile)]
+    #[arg(long, default_value = "swarm", value_parser = find_profile)]
     profile: &'static Profile,
     /// Print one line per event, with decoded frames.
     #[arg(long)]

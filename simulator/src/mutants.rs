@@ -44,7 +44,7 @@ pub(crate) const MUTANTS: [Mutant; 17] = [
         1,
         'S',
         500,
-        "default",
+        "swarm",
         "prepare_ok before the write completes",
     ),
     mutant(
@@ -54,7 +54,7 @@ pub(crate) const MUTANTS: [Mutant; 17] = [
         "crash",
         "prepare_ok of a persisted topic without a sync",
     ),
-    mutant(3, 'S', 200, "default", "replication quorum one short"),
+    mutant(3, 'S', 200, "swarm", "replication quorum one short"),
     mutant(4, 'S', 500, "partition", "view-change quorum one short"),
     mutant(5, 'S', 500, "partition", "own votes counted twice"),
     mutant(
@@ -75,7 +75,7 @@ pub(crate) const MUTANTS: [Mutant; 17] = [
         9,
         'S',
         1_000,
-        "default",
+        "swarm",
         "do_view_change carries the latest view as log_view",
     ),
     mutant(
@@ -86,7 +86,7 @@ pub(crate) const MUTANTS: [Mutant; 17] = [
         "new log picked by highest op only",
     ),
     mutant(15, 'S', 100, "partition", "commit without a quorum"),
-    mutant(16, 'S', 100, "default", "reply before the commit"),
+    mutant(16, 'S', 100, "swarm", "reply before the commit"),
     mutant(
         19,
         'S',
@@ -98,7 +98,7 @@ pub(crate) const MUTANTS: [Mutant; 17] = [
         23,
         'S',
         200,
-        "default",
+        "swarm",
         "a repeated request in the pipeline is executed again",
     ),
     mutant(24, 'S', 200, "crash", "checksum of a body not verified"),
@@ -113,7 +113,7 @@ pub(crate) const MUTANTS: [Mutant; 17] = [
         33,
         'D',
         50,
-        "default",
+        "swarm",
         "the state machine uses the local clock",
     ),
     mutant(

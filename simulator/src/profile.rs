@@ -31,8 +31,8 @@ pub(crate) struct Profile {
     pub(crate) all_persisted: u64,
 }
 
-const DEFAULT: Profile = Profile {
-    name: "default",
+const SWARM: Profile = Profile {
+    name: "swarm",
     about: "3 to 5 replicas; crashes, restarts, power loss, pauses, partitions, resets",
     replicas: (3, 5),
     shards: (1, 2),
@@ -49,7 +49,7 @@ const DEFAULT: Profile = Profile {
 
 /// All profiles, the default first.
 pub(crate) const PROFILES: [Profile; 7] = [
-    DEFAULT,
+    SWARM,
     Profile {
         name: "lite",
         about: "3 replicas, one shard, few faults: a first look",
@@ -58,7 +58,7 @@ pub(crate) const PROFILES: [Profile; 7] = [
         faults_per_stretch: (0, 1),
         partitions: 30,
         resets: 30,
-        ..DEFAULT
+        ..SWARM
     },
     Profile {
         name: "crash",
@@ -71,7 +71,7 @@ pub(crate) const PROFILES: [Profile; 7] = [
         partitions: 20,
         resets: 20,
         all_persisted: 60,
-        ..DEFAULT
+        ..SWARM
     },
     Profile {
         name: "partition",
@@ -82,14 +82,14 @@ pub(crate) const PROFILES: [Profile; 7] = [
         pauses: 60,
         partitions: 100,
         resets: 60,
-        ..DEFAULT
+        ..SWARM
     },
     Profile {
         name: "quiet",
         about: "no faults at all: whatever fails here is plainly wrong",
         replicas: (1, 5),
         faults_per_stretch: (0, 0),
-        ..DEFAULT
+        ..SWARM
     },
     Profile {
         name: "solo",
@@ -100,7 +100,7 @@ pub(crate) const PROFILES: [Profile; 7] = [
         crashes: 100,
         power_losses: 60,
         partitions: 20,
-        ..DEFAULT
+        ..SWARM
     },
     Profile {
         name: "smoke",
@@ -110,7 +110,7 @@ pub(crate) const PROFILES: [Profile; 7] = [
         clients: (2, 2),
         busy_stretches: (2, 2),
         faults_per_stretch: (0, 2),
-        ..DEFAULT
+        ..SWARM
     },
 ];
 
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn default_runs_are_long_and_idle_most_of_the_time() {
+    fn swarm_runs_are_long_and_idle_most_of_the_time() {
         let shapes = (0..50).map(|seed| Shape::draw(seed, &PROFILES[0]));
         let total: u64 = shapes.map(|shape| shape.busy_end()).sum();
         assert!(total / 50 > 900_000_000, "{}", total / 50);

@@ -112,7 +112,7 @@ mod tests {
             "seed 7",
             "linear",
             "1.500000",
-            "cargo sim replay 7 --profile default",
+            "cargo sim replay 7 --profile swarm",
         ] {
             assert!(text.contains(part), "{text}");
         }

@@ -1,0 +1,147 @@
+//! The faults of a run as data: drawn from the seed before the run starts, so that they can be
+//! kept, read, replayed and cut down.
+//!
+//! A fault names its target plainly and does not look at the state of the world; the atlas
+//! decides at its time whether it must be milder (a power loss that would take more copies than
+//! the cluster is meant to survive becomes a process crash).
+//!
+//! Each kind of fault is a function that draws one; the files below have them by domain.
+
+mod network;
+mod process;
+
+use base::{Domain, Prng};
+
+use crate::{disk::Crash, profile::Shape};
+
+/// Something that happens to the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Kills the process, or cuts the power, of every node in the mask.
+    Crash { nodes: u64, crash: Crash },
+    /// Kills the node after it has asked for so many more disk requests, with that one in
+    /// flight; the node restarts after `downtime` microseconds.
+    CrashAtDisk {
+        node: u8,
+        requests: u64,
+        crash: Crash,
+        downtime: u64,
+    },
+    /// Starts every node in the mask that is down.
+    Restart { nodes: u64 },
+    /// Stops a process without ending it.
+    Pause { node: u8 },
+    /// Lets it go on.
+    Resume { node: u8 },
+    /// Stops bytes from the hosts in one mask to those in the other.
+    Cut { from: u64, to: u64 },
+    /// Ends all cuts.
+    Heal,
+    /// Resets some open connection.
+    Reset { pick: u64 },
+}
+
+/// When what happens; sorted by time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Schedule {
+    pub(crate) faults: Vec<(u64, Fault)>,
+}
+
+const SECOND: u64 = 1_000_000;
+
+impl Schedule {
+    /// The faults of a seed.
+    pub(crate) fn draw(shape: &Shape) -> Self {
+        let mut drawer = Drawer {
+            prng: Prng::new(shape.seed, Domain::Process, u64::MAX),
+            shape: shape.clone(),
+            faults: Vec::new(),
+        };
+        let mut kinds: Vec<Draw> = Vec::new();
+        process::kinds(&shape.classes, &mut kinds);
+        network::kinds(&shape.classes, &mut kinds);
+        for stretch in &shape.busy {
+            let (low, high) = shape.faults_per_stretch;
+            let count = drawer.prng.between(low, high);
+            for _ in 0..count {
+                if kinds.is_empty() {
+                    break;
+                }
+                let draw = kinds[drawer.prng.index(kinds.len())];
+                let at = drawer.prng.between(stretch.start, stretch.end);
+                draw(&mut drawer, at);
+            }
+        }
+        let mut faults = drawer.faults;
+        faults.sort_by_key(|(at, _)| *at);
+        Self { faults }
+    }
+}
+
+/// Draws one kind of fault, to happen from the given time on.
+type Draw = fn(&mut Drawer, u64);
+
+struct Drawer {
+    prng: Prng,
+    shape: Shape,
+    faults: Vec<(u64, Fault)>,
+}
+
+impl Drawer {
+    fn push(&mut self, at: u64, fault: Fault) {
+        self.faults.push((at, fault));
+    }
+
+    fn node(&mut self) -> u8 {
+        u8::try_from(self.prng.below(u64::from(self.shape.replicas))).expect("a node")
+    }
+
+    /// A non-empty set of nodes: mostly one, sometimes some, sometimes all.
+    fn nodes(&mut self) -> u64 {
+        let all = (1 << self.shape.replicas) - 1;
+        match self.prng.below(8) {
+            0 => all,
+            1 | 2 => (self.prng.next_u64() & all).max(1),
+            _ => 1 << self.node(),
+        }
+    }
+
+    fn downtime(&mut self) -> u64 {
+        match self.prng.below(4) {
+            0 => self.prng.between(1, 200_000),
+            1 => self.prng.between(SECOND, 30 * SECOND),
+            _ => self.prng.between(200_000, 5 * SECOND),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{PROFILES, Profile};
+
+    #[test]
+    fn schedules_are_sorted_repeatable_and_crash_often_enough() {
+        let mut crashes = 0;
+        for seed in 0..100 {
+            let shape = Shape::draw(seed, &PROFILES[0]);
+            let schedule = Schedule::draw(&shape);
+            assert_eq!(schedule, Schedule::draw(&shape));
+            assert!(schedule.faults.is_sorted_by_key(|(at, _)| *at));
+            let crash =
+                |fault: &Fault| matches!(fault, Fault::Crash { .. } | Fault::CrashAtDisk { .. });
+            crashes += schedule
+                .faults
+                .iter()
+                .filter(|(_, fault)| crash(fault))
+                .count();
+        }
+        assert!(crashes > 400, "{crashes}");
+    }
+
+    #[test]
+    fn quiet_means_quiet() {
+        let quiet = Profile::find("quiet").expect("there");
+        assert!(Schedule::draw(&Shape::draw(1, quiet)).faults.is_empty());
+    }
+}
