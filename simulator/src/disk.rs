@@ -11,12 +11,24 @@
 //!
 //! **Invariant:** a completed sync covers what had completed when it was *submitted*, no more.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod file;
+mod names;
+mod trouble;
+
+use std::collections::BTreeMap;
 
 use base::{Bytes, Domain, Prng};
 use platform::{DiskDone, DiskError, DiskRequest, DiskResult, FileId, OpenMode, Path, Token};
 
-/// Unit in which a power loss keeps or loses what was written.
+use self::{
+    file::{Change, File},
+    names::{Entry, NameChange, Names},
+    trouble::Trouble,
+};
+
+pub(crate) use trouble::Operation;
+
+/// The smallest part of a write that a device does or does not do.
 pub(crate) const SECTOR: u64 = 512;
 
 /// Mean latencies in microseconds.
@@ -49,31 +61,17 @@ pub(crate) enum Crash {
     Power,
 }
 
+/// Where in the life of a request a process may be made to die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Entry {
-    File(usize),
-    Dir,
-}
-
-#[derive(Debug)]
-enum Change {
-    Write { offset: u64, data: Vec<Bytes> },
-    Truncate { size: u64 },
-}
-
-#[derive(Debug, Default)]
-struct Inode {
-    content: Vec<u8>,
-    durable: Vec<u8>,
-    /// Completed since the last sync, with the sequence in which they completed.
-    unsynced: VecDeque<(u64, Change)>,
-}
-
-#[derive(Debug)]
-enum NameChange {
-    Set { path: String, entry: Entry },
-    Remove { path: String },
-    Rename { from: String, to: String },
+pub(crate) enum Point {
+    /// Any request is submitted, and in flight.
+    Submit,
+    /// Any request has completed, and nobody has been told.
+    Complete,
+    /// A sync of a file or a directory has.
+    Sync,
+    /// A rename has.
+    Rename,
 }
 
 struct InFlight {
@@ -81,48 +79,47 @@ struct InFlight {
     token: Token,
     request: DiskRequest,
     /// The file as it was known when the request was submitted.
-    inode: Option<usize>,
+    file: Option<usize>,
     /// What a sync covers.
     covers: u64,
 }
 
 /// See the module.
 pub(crate) struct Disk {
-    inodes: BTreeMap<usize, Inode>,
-    inode_next: usize,
-    names: BTreeMap<String, Entry>,
-    names_durable: BTreeMap<String, Entry>,
-    names_unsynced: VecDeque<(u64, NameChange)>,
+    files: BTreeMap<usize, File>,
+    file_next: usize,
+    names: Names,
     handles: BTreeMap<(u16, FileId), usize>,
     in_flight: Vec<Option<InFlight>>,
     free: Vec<usize>,
     sequence: u64,
     prng: Prng,
     speed: DiskSpeed,
-    /// Requests ever submitted; the handle for faults at the n-th request.
-    submitted: u64,
+    trouble: Trouble,
+    /// How often each point has been passed.
+    points: [u64; 4],
 }
 
 impl Disk {
     pub(crate) fn new(seed: u64, node: u64, speed: DiskSpeed) -> Self {
         Self {
-            inodes: BTreeMap::new(),
-            inode_next: 0,
-            names: BTreeMap::new(),
-            names_durable: BTreeMap::new(),
-            names_unsynced: VecDeque::new(),
+            files: BTreeMap::new(),
+            file_next: 0,
+            names: Names::default(),
             handles: BTreeMap::new(),
             in_flight: Vec::new(),
             free: Vec::new(),
             sequence: 0,
             prng: Prng::new(seed, Domain::Disk, node),
             speed,
-            submitted: 0,
+            trouble: Trouble::default(),
+            points: [0; 4],
         }
     }
 
-    pub(crate) const fn submitted(&self) -> u64 {
-        self.submitted
+    /// How often a point has been passed so far.
+    pub(crate) const fn passed(&self, point: Point) -> u64 {
+        self.points[point as usize]
     }
 
     /// Takes a request; its effect happens when [`Self::complete`] is called with the slot, which
@@ -133,16 +130,9 @@ impl Disk {
         token: Token,
         request: DiskRequest,
     ) -> (usize, u64) {
-        self.submitted += 1;
-        let mean = match &request {
-            DiskRequest::Read { .. } | DiskRequest::List { .. } => self.speed.read,
-            DiskRequest::SyncData { .. } | DiskRequest::SyncDir { .. } => self.speed.sync,
-            _ => self.speed.write,
-        };
-        let stalls = self.speed.stall_one_in > 0 && self.prng.chance(1, self.speed.stall_one_in);
-        let mean = if stalls { mean * 50 } else { mean };
-        let latency = 1 + mean / 4 + self.prng.below(mean * 2 + 1);
-        let inode = file_of(&request)
+        self.points[Point::Submit as usize] += 1;
+        let latency = self.latency(&request);
+        let file = file_of(&request)
             .and_then(|file| self.handles.get(&(shard, file)))
             .copied();
         let covers = self.sequence;
@@ -150,7 +140,7 @@ impl Disk {
             shard,
             token,
             request,
-            inode,
+            file,
             covers,
         };
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -161,6 +151,17 @@ impl Disk {
         (slot, latency)
     }
 
+    fn latency(&mut self, request: &DiskRequest) -> u64 {
+        let mean = match request {
+            DiskRequest::Read { .. } | DiskRequest::List { .. } => self.speed.read,
+            DiskRequest::SyncData { .. } | DiskRequest::SyncDir { .. } => self.speed.sync,
+            _ => self.speed.write,
+        };
+        let stalls = self.speed.stall_one_in > 0 && self.prng.chance(1, self.speed.stall_one_in);
+        let mean = if stalls { mean * 50 } else { mean } * self.trouble.slowness;
+        1 + mean / 4 + self.prng.below(mean * 2 + 1)
+    }
+
     /// The request in `slot` happens now; which shard is to be told what. None if a crash has
     /// taken it.
     pub(crate) fn complete(&mut self, slot: usize) -> Option<(u16, DiskDone)> {
@@ -168,11 +169,19 @@ impl Disk {
             shard,
             token,
             request,
-            inode,
+            file,
             covers,
         } = self.in_flight[slot].take()?;
         self.free.push(slot);
-        let result = self.execute(shard, request, inode, covers);
+        self.points[Point::Complete as usize] += 1;
+        match &request {
+            DiskRequest::SyncData { .. } | DiskRequest::SyncDir { .. } => {
+                self.points[Point::Sync as usize] += 1;
+            }
+            DiskRequest::Rename { .. } => self.points[Point::Rename as usize] += 1,
+            _ => {}
+        }
+        let result = self.execute(shard, request, file, covers);
         Some((shard, DiskDone { token, result }))
     }
 
@@ -180,7 +189,7 @@ impl Disk {
         &mut self,
         shard: u16,
         request: DiskRequest,
-        inode: Option<usize>,
+        file: Option<usize>,
         covers: u64,
     ) -> Result<DiskResult, DiskError> {
         match request {
@@ -188,34 +197,19 @@ impl Disk {
             DiskRequest::Read {
                 offset, mut buffer, ..
             } => {
-                let content = &self.inode(inode).content;
-                let start = usize_of(offset).min(content.len());
-                let spare = buffer.spare_mut();
-                let count = spare.len().min(content.len() - start);
-                spare[..count].copy_from_slice(&content[start..start + count]);
-                buffer.advance(count);
+                if self.trouble.strikes(Operation::Read) {
+                    base::sometimes!("fault: a read failed");
+                    return Err(DiskError::Io);
+                }
+                self.file(file).read(offset, &mut buffer)?;
                 Ok(DiskResult::Read { buffer })
             }
-            DiskRequest::Write { offset, data, .. } => {
-                self.change(inode, Change::Write { offset, data });
-                Ok(DiskResult::Written)
-            }
+            DiskRequest::Write { offset, data, .. } => self.write(file, offset, data),
             DiskRequest::Truncate { size, .. } => {
-                self.change(inode, Change::Truncate { size });
+                self.change(file, Change::Truncate { size });
                 Ok(DiskResult::Done)
             }
-            DiskRequest::SyncData { .. } => {
-                let inode = self.inode(inode);
-                while inode
-                    .unsynced
-                    .front()
-                    .is_some_and(|&(sequence, _)| sequence < covers)
-                {
-                    let (_, change) = inode.unsynced.pop_front().expect("just seen");
-                    apply(&mut inode.durable, &change);
-                }
-                Ok(DiskResult::Done)
-            }
+            DiskRequest::SyncData { .. } => self.sync(file, covers),
             DiskRequest::Close { file } => {
                 assert!(
                     self.handles.remove(&(shard, file)).is_some(),
@@ -227,62 +221,79 @@ impl Disk {
         }
     }
 
+    fn write(
+        &mut self,
+        file: Option<usize>,
+        offset: u64,
+        data: Vec<Bytes>,
+    ) -> Result<DiskResult, DiskError> {
+        let size: usize = data.iter().map(|piece| piece.len()).sum();
+        let (kept, error) = if self.trouble.strikes(Operation::Write) {
+            base::sometimes!("fault: a write failed");
+            (self.prng.index(size + 1), DiskError::Io)
+        } else if let Some(room) = self.lacks_room(self.file(file), offset, size as u64) {
+            base::sometimes!("fault: no space for a write");
+            (self.prng.index(usize_of(room) + 1), DiskError::Full)
+        } else {
+            self.change(file, Change::Write { offset, data });
+            return Ok(DiskResult::Written);
+        };
+        if kept > 0 {
+            let data = prefix(data, kept);
+            self.change(file, Change::Write { offset, data });
+        }
+        Err(error)
+    }
+
+    fn sync(&mut self, file: Option<usize>, covers: u64) -> Result<DiskResult, DiskError> {
+        let fails = self.trouble.strikes(Operation::Sync);
+        let file = file.expect("a request names a file that is not open");
+        let file = self.files.get_mut(&file).expect("open files stay");
+        if fails {
+            base::sometimes!("fault: a sync failed");
+            file.fail_sync(covers, &mut self.prng);
+            return Err(DiskError::Io);
+        }
+        file.sync(covers);
+        Ok(DiskResult::Done)
+    }
+
     fn execute_name(&mut self, request: DiskRequest, covers: u64) -> Result<DiskResult, DiskError> {
         match request {
             DiskRequest::SyncDir { path } => {
-                if !self.is_dir(&path) {
+                if !self.names.is_dir(&path) {
                     return Err(DiskError::NotFound);
                 }
-                let mut kept = VecDeque::new();
-                for (sequence, change) in std::mem::take(&mut self.names_unsynced) {
-                    if sequence < covers && change.touches(&path.0) {
-                        change.apply(&mut self.names_durable);
-                    } else {
-                        kept.push_back((sequence, change));
-                    }
-                }
-                self.names_unsynced = kept;
+                self.names.sync(&path.0, covers);
                 Ok(DiskResult::Done)
             }
             DiskRequest::Rename { from, to } => {
-                if !self.names.contains_key(&from.0) || !self.is_dir(&to.split().0) {
+                if self.names.get(&from.0).is_none() || !self.names.is_dir(&to.split().0) {
                     return Err(DiskError::NotFound);
                 }
-                self.change_name(NameChange::Rename {
-                    from: from.0,
-                    to: to.0,
-                });
+                let (from, to) = (from.0, to.0);
+                self.change_name(NameChange::Rename { from, to });
                 Ok(DiskResult::Done)
             }
             DiskRequest::RemoveFile { path } | DiskRequest::RemoveDir { path } => {
-                if self.names.contains_key(&path.0) {
-                    let below = path.join("");
-                    let empty = self.names.range(below.0.clone()..).next();
-                    let empty = empty.is_none_or(|(name, _)| !name.starts_with(&below.0));
-                    assert!(empty, "{path} is not empty");
+                if self.names.get(&path.0).is_some() {
+                    assert!(self.names.is_empty_dir(&path), "{path} is not empty");
                     self.change_name(NameChange::Remove { path: path.0 });
                 }
                 Ok(DiskResult::Done)
             }
             DiskRequest::CreateDir { path } => {
-                if !self.is_dir(&path.split().0) {
+                if !self.names.is_dir(&path.split().0) {
                     return Err(DiskError::NotFound);
                 }
-                if !self.names.contains_key(&path.0) && !path.0.is_empty() {
-                    self.change_name(NameChange::Set {
-                        path: path.0,
-                        entry: Entry::Dir,
-                    });
+                if self.names.get(&path.0).is_none() && !path.0.is_empty() {
+                    self.room_for_a_name()?;
+                    let (path, entry) = (path.0, Entry::Dir);
+                    self.change_name(NameChange::Set { path, entry });
                 }
                 Ok(DiskResult::Done)
             }
-            DiskRequest::List { path } => {
-                let names = self.names.keys().map(|name| Path(name.clone()));
-                let names = names.filter(|name| !name.0.is_empty() && name.split().0 == path);
-                Ok(DiskResult::Names(
-                    names.map(|name| name.split().1.into()).collect(),
-                ))
-            }
+            DiskRequest::List { path } => Ok(DiskResult::Names(self.names.list(&path))),
             other => unreachable!("{other:?} names a file"),
         }
     }
@@ -295,58 +306,51 @@ impl Disk {
         mode: OpenMode,
     ) -> Result<DiskResult, DiskError> {
         let found = match self.names.get(&path.0) {
-            Some(Entry::File(inode)) => Some(*inode),
+            Some(Entry::File(found)) => Some(found),
             Some(Entry::Dir) => return Err(DiskError::Io),
             None => None,
         };
-        let inode = match (found, mode) {
+        let opened = match (found, mode) {
             (None, OpenMode::Existing) => return Err(DiskError::NotFound),
-            (None, _) if !self.is_dir(&path.split().0) => return Err(DiskError::NotFound),
+            (None, _) if !self.names.is_dir(&path.split().0) => return Err(DiskError::NotFound),
             (None, _) => {
-                let inode = self.inode_next;
-                self.inode_next += 1;
-                self.inodes.insert(inode, Inode::default());
-                let entry = Entry::File(inode);
-                self.change_name(NameChange::Set {
-                    path: path.0.clone(),
-                    entry,
-                });
-                inode
+                self.room_for_a_name()?;
+                let created = self.file_next;
+                self.file_next += 1;
+                self.files.insert(created, File::default());
+                let (path, entry) = (path.0.clone(), Entry::File(created));
+                self.change_name(NameChange::Set { path, entry });
+                created
             }
-            (Some(inode), OpenMode::CreateEmpty) => {
-                self.change(Some(inode), Change::Truncate { size: 0 });
-                inode
+            (Some(found), OpenMode::CreateEmpty) => {
+                self.change(Some(found), Change::Truncate { size: 0 });
+                found
             }
-            (Some(inode), _) => inode,
+            (Some(found), _) => found,
         };
-        let fresh = self.handles.insert((shard, file), inode).is_none();
+        let fresh = self.handles.insert((shard, file), opened).is_none();
         assert!(fresh, "{file:?} is used twice");
         Ok(DiskResult::Opened {
-            size: self.inodes[&inode].content.len() as u64,
+            size: self.files[&opened].content.len() as u64,
         })
     }
 
-    fn inode(&mut self, inode: Option<usize>) -> &mut Inode {
-        let inode = inode.expect("a request names a file that is not open");
-        self.inodes.get_mut(&inode).expect("open files stay")
+    fn file(&self, file: Option<usize>) -> &File {
+        let file = file.expect("a request names a file that is not open");
+        self.files.get(&file).expect("open files stay")
     }
 
-    fn change(&mut self, inode: Option<usize>, change: Change) {
+    fn change(&mut self, file: Option<usize>, change: Change) {
         let sequence = self.sequence;
         self.sequence += 1;
-        let inode = self.inode(inode);
-        apply(&mut inode.content, &change);
-        inode.unsynced.push_back((sequence, change));
+        let file = file.expect("a request names a file that is not open");
+        let file = self.files.get_mut(&file).expect("open files stay");
+        file.change(sequence, change);
     }
 
     fn change_name(&mut self, change: NameChange) {
-        change.apply(&mut self.names);
-        self.names_unsynced.push_back((self.sequence, change));
+        self.names.change(self.sequence, change);
         self.sequence += 1;
-    }
-
-    fn is_dir(&self, path: &Path) -> bool {
-        path.0.is_empty() || self.names.get(&path.0) == Some(&Entry::Dir)
     }
 
     /// The process dies, and the machine with it if `crash` says so.
@@ -356,10 +360,15 @@ impl Disk {
         }
         self.free.clear();
         self.handles.clear();
+        self.trouble.failed = false;
         if crash == Crash::Power {
-            self.lose_power();
+            for file in self.files.values_mut() {
+                file.lose_power(&mut self.prng);
+            }
+            self.names.lose_power(&mut self.prng);
         }
-        self.forget_unreachable();
+        let reachable = self.names.reachable();
+        self.files.retain(|file, _| reachable.contains(file));
     }
 
     /// A request in flight has happened, partly or not.
@@ -367,7 +376,7 @@ impl Disk {
         let InFlight {
             shard,
             request,
-            inode,
+            file,
             covers,
             ..
         } = in_flight;
@@ -378,14 +387,9 @@ impl Disk {
                 1 => size,
                 _ => self.prng.index(size + 1),
             };
-            if kept > 0 && inode.is_some_and(|inode| self.inodes.contains_key(&inode)) {
-                self.change(
-                    inode,
-                    Change::Write {
-                        offset,
-                        data: prefix(data, kept),
-                    },
-                );
+            if kept > 0 && file.is_some_and(|file| self.files.contains_key(&file)) {
+                let data = prefix(data, kept);
+                self.change(file, Change::Write { offset, data });
             }
             return;
         }
@@ -394,170 +398,28 @@ impl Disk {
             DiskRequest::Read { .. } | DiskRequest::Close { .. }
         );
         if !harmless && self.prng.chance(1, 2) {
-            let _ = self.execute(shard, request, inode, covers);
+            let _ = self.execute(shard, request, file, covers);
         }
     }
 
-    fn lose_power(&mut self) {
-        for inode in self.inodes.values_mut() {
-            for (_, change) in std::mem::take(&mut inode.unsynced) {
-                survive(&mut inode.durable, change, &mut self.prng);
-            }
-            inode.content.clone_from(&inode.durable);
-        }
-        for (_, change) in std::mem::take(&mut self.names_unsynced) {
-            if self.prng.chance(1, 2) {
-                change.apply(&mut self.names_durable);
-            }
-        }
-        // A name below a directory that was lost is lost with it.
-        let durable = &self.names_durable;
-        let rooted = |name: &String| {
-            let mut path = Path(name.clone()).split().0;
-            while !path.0.is_empty() {
-                if durable.get(&path.0) != Some(&Entry::Dir) {
-                    return false;
-                }
-                path = path.split().0;
-            }
-            true
-        };
-        let names = durable.iter().filter(|(name, _)| rooted(name));
-        let names: BTreeMap<_, _> = names.map(|(name, entry)| (name.clone(), *entry)).collect();
-        self.names_durable.clone_from(&names);
-        self.names = names;
+    fn files_named(&self) -> impl Iterator<Item = (&str, &File)> {
+        self.files_with(Path::from(""))
     }
 
-    fn forget_unreachable(&mut self) {
-        let all = self.names.values().chain(self.names_durable.values());
-        let mut reachable: BTreeSet<usize> = all
-            .filter_map(|entry| match entry {
-                Entry::File(inode) => Some(*inode),
-                Entry::Dir => None,
-            })
-            .collect();
-        for (_, change) in &self.names_unsynced {
-            if let NameChange::Set {
-                entry: Entry::File(inode),
-                ..
-            } = change
-            {
-                reachable.insert(*inode);
-            }
-        }
-        self.inodes.retain(|inode, _| reachable.contains(inode));
+    fn files_with(&self, prefix: Path) -> impl Iterator<Item = (&str, &File)> {
+        let names = self.names.below(prefix);
+        names.filter_map(|(name, entry)| match entry {
+            Entry::File(file) => Some((name, &self.files[&file])),
+            Entry::Dir => None,
+        })
     }
 
     /// Files below `directory` and what they hold now, for checkers.
     pub(crate) fn files_below(&self, directory: &str) -> Vec<(&str, &[u8])> {
-        let prefix = format!("{directory}/");
-        let names = self.names.range(prefix.clone()..);
-        let names = names.take_while(|(name, _)| name.starts_with(&prefix));
-        names
-            .filter_map(|(name, entry)| match entry {
-                Entry::File(inode) => Some((name.as_str(), self.inodes[inode].content.as_slice())),
-                Entry::Dir => None,
-            })
+        let files = self.files_with(Path::from(directory).join(""));
+        files
+            .map(|(name, file)| (name, file.content.as_slice()))
             .collect()
-    }
-}
-
-impl NameChange {
-    fn touches(&self, directory: &str) -> bool {
-        let within = |path: &String| Path(path.clone()).split().0.0 == directory;
-        match self {
-            Self::Set { path, .. } | Self::Remove { path } => within(path),
-            Self::Rename { from, to } => within(from) || within(to),
-        }
-    }
-
-    /// A rename is atomic, and nothing without its source.
-    fn apply(&self, names: &mut BTreeMap<String, Entry>) {
-        match self {
-            Self::Set { path, entry } => {
-                names.insert(path.clone(), *entry);
-            }
-            Self::Remove { path } => {
-                names.remove(path);
-            }
-            Self::Rename { from, to } => {
-                if let Some(entry) = names.remove(from) {
-                    names.insert(to.clone(), entry);
-                }
-            }
-        }
-    }
-}
-
-fn apply(content: &mut Vec<u8>, change: &Change) {
-    match change {
-        Change::Truncate { size } => content.resize(usize_of(*size), 0),
-        Change::Write { offset, data } => {
-            let mut at = usize_of(*offset);
-            for piece in data {
-                write_at(content, at, piece);
-                at += piece.len();
-            }
-        }
-    }
-}
-
-fn write_at(content: &mut Vec<u8>, at: usize, bytes: &[u8]) {
-    if bytes.is_empty() {
-        return; // A write of nothing does not extend a file.
-    }
-    if content.len() == at {
-        content.extend_from_slice(bytes);
-        return;
-    }
-    if content.len() < at + bytes.len() {
-        content.resize(at + bytes.len(), 0);
-    }
-    content[at..at + bytes.len()].copy_from_slice(bytes);
-}
-
-/// What a power loss keeps of one unsynced change.
-fn survive(durable: &mut Vec<u8>, change: Change, prng: &mut Prng) {
-    let Change::Write { offset, data } = change else {
-        if prng.chance(1, 2) {
-            apply(durable, &change);
-        }
-        return;
-    };
-    let bytes: Vec<u8> = data
-        .iter()
-        .flat_map(|piece| piece.iter().copied())
-        .collect();
-    if bytes.is_empty() {
-        return;
-    }
-    let first = offset / SECTOR;
-    let sectors = (offset + bytes.len() as u64 - 1) / SECTOR - first + 1;
-    let mode = prng.below(8);
-    let (low, high) = {
-        let (a, b) = (prng.below(sectors + 1), prng.below(sectors + 1));
-        (a.min(b), a.max(b))
-    };
-    for sector in 0..sectors {
-        let kept = match mode {
-            0 | 1 => false,
-            2 | 3 => true,
-            4 => sector < low,
-            5 => sector >= high,
-            6 => !(low..high).contains(&sector),
-            _ => prng.chance(1, 2),
-        };
-        if kept {
-            let start = ((first + sector) * SECTOR).max(offset);
-            let end = ((first + sector + 1) * SECTOR).min(offset + bytes.len() as u64);
-            let piece = &bytes[usize_of(start - offset)..usize_of(end - offset)];
-            write_at(durable, usize_of(start), piece);
-        }
-    }
-    // The size may have reached the disk where the data did not.
-    let end = usize_of(offset) + bytes.len();
-    if mode == 1 && durable.len() < end {
-        durable.resize(end, 0);
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     nodes::{Doom, Life},
 };
 use crate::{
-    disk::Crash,
+    disk::{Crash, Point},
     profile::{Durability, Shape},
     schedule::Fault,
 };
@@ -116,7 +116,7 @@ impl World {
             } => {
                 let it = &mut self.nodes[usize::from(node)];
                 if it.life == Life::Running {
-                    let at_request = it.disk.submitted() + requests;
+                    let at_request = it.disk.passed(Point::Submit) + requests;
                     it.doom = Some(Doom {
                         at_request,
                         crash,

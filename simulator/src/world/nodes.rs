@@ -12,7 +12,7 @@ use server::{NodeAddress, RootCredential, Shard, ShardConfig};
 
 use super::{Due, EPOCH, World};
 use crate::{
-    disk::{Crash, Disk},
+    disk::{Crash, Disk, Point},
     network::{address_of, concerns},
     profile::Shape,
 };
@@ -448,7 +448,7 @@ impl World {
         let slot = u32::try_from(slot).expect("few requests in flight");
         let doom = it
             .doom
-            .filter(|doom| doom.at_request <= it.disk.submitted());
+            .filter(|doom| doom.at_request <= it.disk.passed(Point::Submit));
         self.push(
             self.time + latency,
             Due::Disk {
