@@ -210,6 +210,7 @@ impl Disk {
                 Ok(DiskResult::Done)
             }
             DiskRequest::SyncData { .. } => self.sync(file, covers),
+            DiskRequest::Evict { .. } => Ok(DiskResult::Done),
             DiskRequest::Close { file } => {
                 assert!(
                     self.handles.remove(&(shard, file)).is_some(),
@@ -441,6 +442,7 @@ const fn file_of(request: &DiskRequest) -> Option<FileId> {
         DiskRequest::Read { file, .. }
         | DiskRequest::Write { file, .. }
         | DiskRequest::SyncData { file }
+        | DiskRequest::Evict { file }
         | DiskRequest::Truncate { file, .. } => Some(*file),
         _ => None,
     }

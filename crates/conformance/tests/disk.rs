@@ -25,6 +25,7 @@ both! {
     creating_a_directory_twice_is_done,
     a_list_is_sorted_direct_and_empty_for_what_is_missing,
     files_and_directories_are_synced,
+    an_evicted_file_reads_the_same,
 }
 
 fn path(path: &str) -> Path {
@@ -298,4 +299,18 @@ fn files_and_directories_are_synced(subject: &mut Subject) {
     };
     let result = subject.disk(missing);
     assert!(matches!(result, Err(DiskError::NotFound)), "{result:?}");
+}
+
+fn an_evicted_file_reads_the_same(subject: &mut Subject) {
+    let file = FileId(1);
+    let content = noise(20_000, 7);
+    subject.create(1, "log", &content);
+    // What is not durable stays, too.
+    subject.done(DiskRequest::Evict { file });
+    assert_eq!(subject.read(1, 0, 32_768), content);
+    subject.done(DiskRequest::SyncData { file });
+    subject.done(DiskRequest::Evict { file });
+    assert_eq!(subject.read(1, 0, 32_768), content);
+    assert_eq!(subject.read(1, 9_999, 256), content[9_999..10_255]);
+    close(subject, 1);
 }

@@ -105,6 +105,13 @@ pub enum DiskRequest {
         /// Which.
         file: FileId,
     },
+    /// Drop what memory holds of the file and is durable, so that the next read asks the device:
+    /// after a failed sync the page cache may hold what the device never took. What is written
+    /// and not synced stays; `Done`.
+    Evict {
+        /// Which.
+        file: FileId,
+    },
     /// Make the names in a directory survive a power loss; `Done`.
     SyncDir {
         /// Which.

@@ -33,7 +33,7 @@ mod tail;
 mod views;
 
 pub use index::Start;
-pub use journal::{Damage, Journal, JournalConfig, JournalEvent, ReadMessages, ReadOps};
+pub use journal::{Damage, Gap, Journal, JournalConfig, JournalEvent, ReadMessages, ReadOps};
 pub use segment::{SegmentHeader, segment_name};
 pub use views::{ViewStore, ViewStoreConfig, ViewStoreEvent, ViewsIdentity};
 

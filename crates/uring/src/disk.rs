@@ -153,6 +153,10 @@ impl Disk {
                 let file = self.file(file);
                 (Request::SyncData { file }, Step::Plain)
             }
+            DiskRequest::Evict { file } => {
+                let file = self.file(file);
+                (Request::Evict { file }, Step::Plain)
+            }
             DiskRequest::Truncate { file, size } => {
                 return Err(done(self.file(file).set_len(size)));
             }

@@ -79,6 +79,8 @@ pub(crate) enum Request {
     },
     /// Make a file's data and size durable.
     SyncData { file: Rc<File> },
+    /// Drop a file's clean pages from the page cache.
+    Evict { file: Rc<File> },
     /// Make a directory durable.
     SyncAll { file: Rc<File> },
     /// Rename.
@@ -245,6 +247,10 @@ impl Request {
             Self::SyncData { file } => opcode::Fsync::new(fd(file))
                 .flags(FsyncFlags::DATASYNC)
                 .build(),
+            Self::Evict { file } => {
+                // Length 0 is to the end of the file.
+                opcode::Fadvise::new(fd(file), 0, libc::POSIX_FADV_DONTNEED).build()
+            }
             Self::SyncAll { file } => opcode::Fsync::new(fd(file)).build(),
             Self::Rename {
                 directory,

@@ -509,8 +509,34 @@ impl Hosted {
             }
             match event {
                 JournalEvent::Record { prepare } => self.on_record(prepare, core),
-                JournalEvent::Recovered { head, cut_bytes } => {
+                JournalEvent::Recovered {
+                    head,
+                    base,
+                    cut_bytes,
+                    gaps,
+                } => {
+                    if base.0 > Op(0) || !gaps.is_empty() {
+                        let line = alloc::format!(
+                            "journal of group {}: it begins after {}, and lacks {gaps:?}",
+                            self.id,
+                            base.0
+                        );
+                        return core.halt(Fatal::Damage, line);
+                    }
                     self.on_recovered(head, cut_bytes, core);
+                }
+                JournalEvent::TailDamaged { after } => {
+                    let line = alloc::format!("journal of group {}: damage after {after}", self.id);
+                    core.halt(Fatal::Damage, line);
+                }
+                JournalEvent::Gap(gap) => {
+                    let line = alloc::format!("journal of group {}: {gap:?}", self.id);
+                    core.log(Level::Error, line);
+                }
+                JournalEvent::Repaired { .. } | JournalEvent::Reset | JournalEvent::Space => {}
+                JournalEvent::Full => {
+                    let line = alloc::format!("journal of group {}: the disk is full", self.id);
+                    core.halt(Fatal::Disk, line);
                 }
                 JournalEvent::Written { op } => {
                     if !self.persisted {

@@ -84,6 +84,10 @@ impl Disk {
                 self.unsynced.remove(&self.open[&(shard, file)]);
                 Ok(DiskResult::Done)
             }
+            DiskRequest::Evict { file } => {
+                assert!(self.open.contains_key(&(shard, file)));
+                Ok(DiskResult::Done)
+            }
             DiskRequest::Truncate { file, size } => {
                 let inode = self.open[&(shard, file)];
                 self.inodes[inode].resize(usize::try_from(size).expect("small"), 0);

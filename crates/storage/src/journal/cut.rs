@@ -141,7 +141,9 @@ impl Journal {
                 self.name_durable = true;
                 context.events.push(JournalEvent::Recovered {
                     head: self.head,
+                    base: self.base(),
                     cut_bytes,
+                    gaps: self.gaps(),
                 });
             }
             Then::Truncated { op } => {

@@ -72,12 +72,24 @@ pub enum JournalEvent {
         /// The sealed frame.
         prepare: Bytes,
     },
-    /// Recovery has ended: everything up to `head` is durable, anything after it is gone.
+    /// During recovery: the log may have held more than what follows `after` and is not told.
+    /// What stands there is neither a record nor torn by a crash. The journal waits for
+    /// [`Journal::cut_damaged`].
+    TailDamaged {
+        /// The last op that will be left.
+        after: Op,
+    },
+    /// Recovery has ended: everything up to `head` but the gaps is durable, anything after it is
+    /// gone. `head` itself is never missing.
     Recovered {
         /// The last op.
         head: Op,
+        /// The op before the first, and its identity; 0 if there is none, or if damage hides it.
+        base: (Op, u128),
         /// Bytes cut from the last segment.
         cut_bytes: u64,
+        /// What is missing in between, lowest first.
+        gaps: Vec<Gap>,
     },
     /// Everything up to `op` is in the page cache.
     Written {
@@ -103,12 +115,36 @@ pub enum JournalEvent {
         /// truncation took it away.
         prepares: Vec<Bytes>,
     },
+    /// Damage was found in a log that runs: these ops are missing from now on.
+    Gap(Gap),
+    /// A missing op is in its place again, durably.
+    Repaired {
+        /// The op.
+        op: Op,
+    },
+    /// The log is empty and begins after the op asked for, durably.
+    Reset,
+    /// The disk is full: nothing is written until [`Journal::retry`].
+    Full,
+    /// What did not fit has been written after all.
+    Space,
     /// All files and the directory are gone, durably.
     Removed,
     /// The disk failed: the journal does nothing any more.
     Failed(DiskError),
     /// A record that must be there is not; ends the read or the log it was found by.
     Damaged(Damage),
+}
+
+/// Ops that were in the log and are damaged on this disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The first.
+    pub from: Op,
+    /// The last.
+    pub to: Op,
+    /// Identity of the last, as the op after it names it: the hash chain tells what is missing.
+    pub checksum: u128,
 }
 
 /// What was found in a record's place.
@@ -189,6 +225,8 @@ pub struct Journal {
     /// By first op; the last is the active one.
     segments: Vec<Segment>,
     tail: Tail,
+    /// The op before the first, and its identity.
+    base: (Op, u128),
     head: Op,
     /// Unknown while a truncation fetches it from disk.
     head_checksum: Option<u128>,
@@ -244,6 +282,7 @@ impl Journal {
             requests: 0,
             segments: Vec::new(),
             tail: Tail::default(),
+            base: (Op(0), 0),
             head: Op(0),
             head_checksum: Some(0),
             submitted: Op(0),
@@ -401,6 +440,76 @@ impl Journal {
     #[must_use]
     pub fn first_op(&self) -> Op {
         self.segments.first().map_or(Op(1), |segment| segment.first)
+    }
+
+    /// The op before the first of the log, and its identity; 0 if there is none, or if damage
+    /// hides it.
+    #[must_use]
+    pub const fn base(&self) -> (Op, u128) {
+        self.base
+    }
+
+    /// What is missing, lowest first.
+    #[must_use]
+    pub fn gaps(&self) -> Vec<Gap> {
+        Vec::new()
+    }
+
+    /// Whether an op of this log is missing.
+    #[must_use]
+    pub fn is_missing(&self, op: Op) -> bool {
+        self.gaps().iter().any(|gap| gap.from <= op && op <= gap.to)
+    }
+
+    /// Missing ops whose identity is known, in ascending order: of each gap the highest that has
+    /// not come yet. The identity of the one below it is known once it has.
+    pub fn wanted(&self) -> impl Iterator<Item = (Op, u128)> + '_ {
+        self.gaps().into_iter().map(|gap| (gap.to, gap.checksum))
+    }
+
+    /// Takes a verified prepare, if it is wanted. [`JournalEvent::Repaired`] once its gap is
+    /// complete and in its place, durably.
+    pub fn repair(&mut self, prepare: Bytes, files: &mut FileIds, out: &mut Outbox) -> bool {
+        let _ = (prepare, files, out);
+        false
+    }
+
+    /// After [`JournalEvent::TailDamaged`]: the owner has made durable that the log may lack
+    /// ops; recovery goes on.
+    pub fn cut_damaged(&mut self, files: &mut FileIds, out: &mut Outbox) {
+        let _ = (files, out);
+    }
+
+    /// Removes all ops and starts an empty log after `base`, whose identity is `checksum`:
+    /// [`JournalEvent::Reset`] once that is durable. Appending may go on at once; nothing
+    /// appended is written before. A crash in between leaves a beginning of the old log, or
+    /// nothing.
+    pub fn reset(&mut self, base: Op, checksum: u128, files: &mut FileIds, out: &mut Outbox) {
+        let _ = (base, checksum, files, out);
+    }
+
+    /// Removes the oldest segments, whole, of which all ops are below `op`; never the active one.
+    /// [`Self::first_op`] tells how far it has come.
+    pub fn drop_before(&mut self, op: Op, files: &mut FileIds, out: &mut Outbox) {
+        let _ = (op, files, out);
+    }
+
+    /// Verifies the next chunk of the sealed segments, round and round; nothing if a chunk is in
+    /// flight. Damage is told as [`JournalEvent::Gap`].
+    pub fn scrub(&mut self, files: &mut FileIds, out: &mut Outbox) {
+        let _ = (files, out);
+    }
+
+    /// After [`JournalEvent::Full`]: tries again. [`JournalEvent::Space`] if it works,
+    /// [`JournalEvent::Full`] if not.
+    pub fn retry(&mut self, files: &mut FileIds, out: &mut Outbox) {
+        let _ = (files, out);
+    }
+
+    /// Whether the journal waits for [`Self::retry`].
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        false
     }
 
     /// Segment files.

@@ -182,6 +182,8 @@ impl Disk {
                 let inode = &mut self.inodes[self.open[&file].0];
                 inode.durable = inode.volatile.clone();
             }
+            // The page cache of this disk never lies.
+            DiskRequest::Evict { file } => assert!(self.open.contains_key(&file)),
             DiskRequest::SyncDir { path } => {
                 for change in self.changes.remove(&path.0).unwrap_or_default() {
                     apply(&mut self.durable, &change);
@@ -247,6 +249,7 @@ impl Disk {
                 format!("write {} at {offset}: {size}", name(file))
             }
             DiskRequest::SyncData { file } => format!("sync {}", name(file)),
+            DiskRequest::Evict { file } => format!("evict {}", name(file)),
             DiskRequest::SyncDir { path } => format!("sync directory '{path}'"),
             DiskRequest::Truncate { file, size } => format!("truncate {} to {size}", name(file)),
             DiskRequest::Close { file } => format!("close {}", name(file)),
