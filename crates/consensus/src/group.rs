@@ -271,8 +271,11 @@ impl Group {
             } => {
                 self.on_request_prepares(from, view, first, to, out);
             }
-            Message::RepairPrepare { .. } | Message::Heartbeat { .. } => {
-                unreachable!("told through on_repair and on_status")
+            Message::RepairPrepare { .. }
+            | Message::Heartbeat { .. }
+            | Message::RequestCheckpoint { .. }
+            | Message::CheckpointChunk { .. } => {
+                unreachable!("told through on_repair and on_status, or not consensus' business")
             }
         }
         self.invariants();

@@ -1,6 +1,6 @@
 //! Things with a number and a name: the streams, and the topics of a stream.
 
-use alloc::{collections::BTreeMap, sync::Arc};
+use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 
 use wire::{Identifier, Name};
 
@@ -38,6 +38,25 @@ impl<T> Default for Catalog<T> {
 }
 
 impl<T> Catalog<T> {
+    /// Exactly these entries, all with ids below `ids_max`; `None` if an id or a name comes
+    /// twice, or ids do not ascend.
+    pub(crate) fn restore(restored: Vec<(u32, Entry<T>)>, ids_max: u32) -> Option<Self> {
+        let ascending = restored.is_sorted_by(|a, b| a.0 < b.0);
+        let names: BTreeMap<_, _> = restored
+            .iter()
+            .map(|(id, e)| (e.name.clone(), *id))
+            .collect();
+        let highest = restored.last().map_or(0, |(id, _)| *id);
+        if !ascending || names.len() < restored.len() || highest >= ids_max {
+            return None;
+        }
+        Some(Self {
+            ids: IdSet::occupied(restored.iter().map(|(id, _)| *id)),
+            names,
+            entries: restored.into_iter().collect(),
+        })
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -11,9 +11,15 @@ use alloc::{
 };
 
 use base::{ClientId, Op, Timestamp};
-use wire::{ErrorCode, Operation, result::encode_result};
+use wire::{
+    Blob, Codec, DecodeError, ErrorCode, Operation, Reader, SnapshotError,
+    result::encode_result,
+    snapshot::{read_outcome, write_outcome},
+};
 
 use base::Digest;
+
+use crate::snapshot::count;
 
 /// The answer to a committed request; the server frames it, the same way each time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +49,40 @@ impl Reply {
         result
             .expect("a Logout always succeeds; all else is framed")
             .to_vec()
+    }
+}
+
+impl Reply {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.op.0.write(out);
+        self.timestamp.0.write(out);
+        (self.operation as u8).write(out);
+        self.request.write(out);
+        self.request_checksum.write(out);
+        write_outcome(self.result.as_ref().map(|_| ()).map_err(|&code| code), out);
+        if let Ok(payload) = &self.result {
+            Blob(payload).write(out);
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, SnapshotError> {
+        let (op, timestamp) = (Op(reader.read()?), Timestamp(reader.read()?));
+        let operation = Operation::from_byte(reader.read()?).ok_or(DecodeError::Operation)?;
+        let (request, request_checksum) = (reader.read()?, reader.read()?);
+        let result = match read_outcome(reader)? {
+            Ok(()) => Ok(reader.read::<Blob<'_>>()?.0.into()),
+            // Only what can carry a code can have been refused.
+            Err(_) if !operation.is_result_framed() => return Err(SnapshotError::Contradiction),
+            Err(code) => Err(code),
+        };
+        Ok(Self {
+            op,
+            timestamp,
+            operation,
+            request,
+            request_checksum,
+            result,
+        })
     }
 }
 
@@ -248,6 +288,63 @@ impl ClientTable {
 
     fn assert_invariants(&self) {
         base::invariant!(self.clients.len() == self.by_age.len());
+    }
+
+    /// Appends the whole table to a snapshot.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        count(self.clients.len()).write(out);
+        for (client, entry) in &self.clients {
+            client.0.write(out);
+            entry.session.session.write(out);
+            entry.session.user.write(out);
+            entry.session.watermark.write(out);
+            entry.newest.0.write(out);
+            count(entry.replies.len()).write(out);
+            for reply in &entry.replies {
+                reply.write(out);
+            }
+        }
+    }
+
+    /// Reads what [`Self::write`] wrote after op `op`.
+    pub(crate) fn read(reader: &mut Reader<'_>, op: Op) -> Result<Self, SnapshotError> {
+        let mut table = Self::default();
+        let mut last = None;
+        for _ in 0..reader.read::<u32>()? {
+            let client = ClientId(reader.read()?);
+            let session = Session {
+                session: reader.read()?,
+                user: reader.read()?,
+                watermark: reader.read()?,
+            };
+            let newest = Op(reader.read()?);
+            let mut replies = VecDeque::new();
+            for _ in 0..reader.read::<u32>()? {
+                replies.push_back(Reply::read(reader)?);
+            }
+            let ascending = replies
+                .iter()
+                .zip(replies.iter().skip(1))
+                .all(|(a, b): (&Reply, &Reply)| a.request < b.request && a.op < b.op);
+            let agrees = replies.back().is_none_or(|reply: &Reply| {
+                reply.request == session.watermark && reply.op <= newest
+            });
+            let in_time = session.session <= newest.0 && newest <= op;
+            let in_order = last.replace(client) < Some(client);
+            let is_new = table.by_age.insert(newest, client).is_none();
+            if !(ascending && agrees && in_time && in_order && is_new) {
+                return Err(SnapshotError::Contradiction);
+            }
+            table.clients.insert(
+                client,
+                Client {
+                    session,
+                    newest,
+                    replies,
+                },
+            );
+        }
+        Ok(table)
     }
 
     pub(crate) fn digest_into(&self, digest: &mut Digest) {

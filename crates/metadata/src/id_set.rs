@@ -16,6 +16,16 @@ pub(crate) struct IdSet {
 }
 
 impl IdSet {
+    /// Exactly these ids, ascending.
+    pub(crate) fn occupied(ids: impl Iterator<Item = u32>) -> Self {
+        let mut set = Self::default();
+        for id in ids {
+            set.holes.extend(set.next..id);
+            set.next = id + 1;
+        }
+        set
+    }
+
     /// Occupies the lowest free id.
     pub(crate) fn allocate(&mut self, replica_salt: u64) -> u32 {
         if base::planted::bug(33) && replica_salt % 2 == 1 {
@@ -72,6 +82,7 @@ mod tests {
                 let next = model.last().map_or(0, |id| id + 1);
                 let holes = (0..next).filter(|id| !model.contains(id)).collect();
                 prop_assert_eq!(&set, &IdSet { next, holes });
+                prop_assert_eq!(&set, &IdSet::occupied(model.iter().copied()));
             }
         }
     }

@@ -27,6 +27,7 @@ mod options;
 mod permissions;
 mod query;
 mod register;
+mod snapshot;
 mod state;
 mod text;
 

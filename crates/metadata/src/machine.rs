@@ -4,7 +4,7 @@ use alloc::{string::String, vec::Vec};
 
 use base::{ClientId, Digest, GroupId, Op};
 use wire::{
-    Codec, ErrorCode, Identifier, Operation,
+    Codec, ErrorCode, Identifier, Operation, SnapshotError,
     replica::PrepareHeader,
     request::{CreateStream, CreateTopic, PartitionsCount, TopicTarget, UpdateStream, UpdateTopic},
 };
@@ -14,6 +14,7 @@ use crate::{
     clients::{ClientTable, Decision, Registered, Reply, RequestKey, Session},
     permissions::{ROOT, Right, authorize},
     register::{Register, Registration},
+    snapshot,
     state::{Change, State},
 };
 
@@ -280,6 +281,40 @@ impl Metadata {
             }
         }
         Ok(Vec::new())
+    }
+
+    /// The whole state in bytes, the same on every replica at equal ops.
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<u8> {
+        snapshot::write(self.op, self.digest(), &self.state, &self.clients)
+    }
+
+    /// The state that a snapshot was taken of.
+    ///
+    /// # Errors
+    /// [`SnapshotError`] if it is damaged or of another version.
+    ///
+    /// # Panics
+    /// If the limits make no sense.
+    pub fn restore(
+        limits: Limits,
+        root_username: &str,
+        bytes: &[u8],
+    ) -> Result<Self, SnapshotError> {
+        let restored = snapshot::read(bytes, &limits)?;
+        let mut metadata = Self {
+            op: restored.op,
+            state: restored.state,
+            clients: restored.clients,
+            ..Self::new(limits, root_username)
+        };
+        if metadata.digest() != restored.digest {
+            return Err(SnapshotError::Digest);
+        }
+        if base::planted::bug(21) {
+            metadata.clients = ClientTable::default();
+        }
+        Ok(metadata)
     }
 
     /// A hash of the whole state: equal on all replicas at equal ops.

@@ -3,9 +3,11 @@
 //! A value may come in more than one kind; it is kept once, in its canonical form. What a client
 //! set is reported as *explicit*, what the server filled in as *derived*. Streams have no options.
 
+use alloc::vec::Vec;
+
 use wire::{
-    Blob, Codec, CompressionAlgorithm, ErrorCode, Name, Options, OptionsBlock, Sink, Text, Value,
-    options::kind, reply::OptionDescription,
+    Blob, Codec, CompressionAlgorithm, ErrorCode, Name, Options, OptionsBlock, Reader, Sink,
+    SnapshotError, Text, Value, options::kind, reply::OptionDescription,
 };
 
 use crate::{Limits, text};
@@ -166,6 +168,9 @@ const CATALOGUE: [Entry; 10] = [
     ),
 ];
 
+/// No log has smaller segments, whatever the limits.
+const SEGMENT_SIZE_LEAST: u64 = 512;
+
 const SIZE_TO_SAVE_MAX: u64 = 1 << 30;
 const MESSAGES_TO_SAVE_MAX: u32 = 1 << 24;
 
@@ -319,9 +324,64 @@ impl TopicOptions {
         }
     }
 
+    /// Appends all options, and which of them a client has set, to a snapshot.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        self.compression.write(out);
+        self.message_expiry.write(out);
+        self.topic_size_max.write(out);
+        self.segment_size.write(out);
+        (self.durability == Durability::Persisted).write(out);
+        (self.consumer_offset_durability == Durability::Persisted).write(out);
+        self.messages_required_to_save.write(out);
+        self.size_of_messages_required_to_save.write(out);
+        self.preallocate_segments.write(out);
+        self.enforce_fsync.write(out);
+        self.explicit.0.write(out);
+    }
+
+    /// Reads what [`Self::write`] wrote.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, SnapshotError> {
+        let durability = |persisted| {
+            if persisted {
+                Durability::Persisted
+            } else {
+                Durability::Replicated
+            }
+        };
+        let options = Self {
+            compression: reader.read()?,
+            message_expiry: reader.read()?,
+            topic_size_max: reader.read()?,
+            segment_size: reader.read()?,
+            durability: durability(flag(reader)?),
+            consumer_offset_durability: durability(flag(reader)?),
+            messages_required_to_save: reader.read()?,
+            size_of_messages_required_to_save: reader.read()?,
+            preallocate_segments: flag(reader)?,
+            enforce_fsync: flag(reader)?,
+            explicit: Explicit(reader.read()?),
+        };
+        let known = (1 << CATALOGUE.len()) - 1;
+        let journals = options.segment_size >= SEGMENT_SIZE_LEAST;
+        let asked = !options.enforce_fsync || options.explicit.contains(Key::EnforceFsync);
+        if options.explicit.0 & !known != 0 || !journals || !asked {
+            return Err(SnapshotError::Contradiction);
+        }
+        Ok(options)
+    }
+
     pub(crate) fn digest_into(&self, digest: &mut base::Digest) {
         digest.bytes(self.explicit().as_options().as_bytes());
         digest.bytes(self.derived().as_options().as_bytes());
+    }
+}
+
+/// A byte of a snapshot that is 0 or 1.
+fn flag(reader: &mut Reader<'_>) -> Result<bool, SnapshotError> {
+    match reader.read::<u8>()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(SnapshotError::Contradiction),
     }
 }
 

@@ -95,6 +95,26 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Everything under these streams; `None` if a group comes twice.
+    pub(crate) fn restore(streams: Catalog<Stream>) -> Option<Self> {
+        let mut groups = BTreeMap::new();
+        for (stream, entry) in streams.iter() {
+            for (topic, entry) in entry.value.topics.iter() {
+                for (partition, info) in (0..).zip(&entry.value.partitions) {
+                    let ids = PartitionIds {
+                        stream,
+                        topic,
+                        partition,
+                    };
+                    if groups.insert(info.group, ids).is_some() {
+                        return None;
+                    }
+                }
+            }
+        }
+        Some(Self { streams, groups })
+    }
+
     pub(crate) fn find_stream(&self, stream: Identifier<'_>) -> Result<u32, ErrorCode> {
         self.streams
             .find(stream)

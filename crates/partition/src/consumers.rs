@@ -1,11 +1,13 @@
 //! Stored offsets: the last message each consumer has done with. Bounded per kind.
 
-use alloc::collections::BTreeMap;
+use alloc::{collections::BTreeMap, vec::Vec};
 
 use base::Offset;
-use wire::{ConsumerKind, ErrorCode};
+use wire::{Codec, ConsumerKind, ErrorCode, Reader, SnapshotError};
 
 use base::Digest;
+
+use crate::snapshot::count;
 
 /// A consumer as a partition knows it: single consumers by their key, groups by their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,6 +80,35 @@ impl Consumers {
         removed
             .map(|_| ())
             .ok_or(ErrorCode::CONSUMER_OFFSET_NOT_FOUND)
+    }
+
+    /// Appends all stored offsets to a snapshot.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        for offsets in [&self.single, &self.groups] {
+            count(offsets.len()).write(out);
+            for (id, offset) in offsets {
+                id.write(out);
+                offset.0.write(out);
+            }
+        }
+    }
+
+    /// Reads what [`Self::write`] wrote.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, SnapshotError> {
+        let mut consumers = Self::default();
+        for offsets in [&mut consumers.single, &mut consumers.groups] {
+            for _ in 0..reader.read::<u32>()? {
+                let id = reader.read()?;
+                if offsets
+                    .last_key_value()
+                    .is_some_and(|(last, _)| *last >= id)
+                {
+                    return Err(SnapshotError::Contradiction);
+                }
+                offsets.insert(id, Offset(reader.read()?));
+            }
+        }
+        Ok(consumers)
     }
 
     pub(crate) fn digest_into(&self, digest: &mut Digest) {

@@ -24,6 +24,7 @@ mod consumers;
 mod limits;
 mod poll;
 mod producers;
+mod snapshot;
 mod state;
 
 pub use base::PartitionIds;

@@ -4,12 +4,21 @@
 //! The table is part of replicated state and changes at commit only. What the log holds beyond
 //! the commit is tracked beside it, per replica, and rebuilt from the log.
 
-use alloc::collections::BTreeMap;
+use alloc::{collections::BTreeMap, vec::Vec};
 
 use base::{ClientId, Offset, Op};
-use wire::ErrorCode;
+use wire::{
+    Codec, DecodeError, ErrorCode, Reader, SnapshotError,
+    snapshot::{read_outcome, write_outcome},
+};
 
 use base::Digest;
+
+use crate::snapshot::count;
+
+/// How outcomes are told apart in a snapshot.
+const SENT: u8 = 1;
+const OFFSET: u8 = 2;
 
 /// What became of a committed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +132,59 @@ impl Producers {
         );
         self.by_age.insert(op, client);
         base::invariant!(self.producers.len() == self.by_age.len());
+    }
+
+    /// Appends the table, as far as it is committed, to a snapshot.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        count(self.producers.len()).write(out);
+        for (client, producer) in &self.producers {
+            client.0.write(out);
+            producer.request.write(out);
+            producer.op.0.write(out);
+            match producer.outcome {
+                Outcome::Sent { base_offset, count } => {
+                    SENT.write(out);
+                    base_offset.0.write(out);
+                    count.write(out);
+                }
+                Outcome::Offset(result) => {
+                    OFFSET.write(out);
+                    write_outcome(result, out);
+                }
+            }
+        }
+    }
+
+    /// Reads what [`Self::write`] wrote after op `committed`.
+    pub(crate) fn read(reader: &mut Reader<'_>, committed: Op) -> Result<Self, SnapshotError> {
+        let mut table = Self::default();
+        for _ in 0..reader.read::<u32>()? {
+            let client = ClientId(reader.read()?);
+            let (request, op) = (reader.read()?, Op(reader.read()?));
+            let outcome = match reader.read::<u8>()? {
+                SENT => Outcome::Sent {
+                    base_offset: Offset(reader.read()?),
+                    count: reader.read()?,
+                },
+                OFFSET => Outcome::Offset(read_outcome(reader)?),
+                _ => return Err(DecodeError::Kind.into()),
+            };
+            let last = table.producers.last_key_value();
+            let in_order = last.is_none_or(|(last, _)| *last < client);
+            let is_new = table.by_age.insert(op, client).is_none();
+            if !in_order || !is_new || op > committed {
+                return Err(SnapshotError::Contradiction);
+            }
+            table.producers.insert(
+                client,
+                Producer {
+                    request,
+                    op,
+                    outcome,
+                },
+            );
+        }
+        Ok(table)
     }
 
     pub(crate) fn digest_into(&self, digest: &mut Digest) {

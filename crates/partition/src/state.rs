@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use base::{ClientId, Digest, GroupId, Offset, Op, PartitionIds, Timestamp};
 use wire::{
     AckLevel, BatchError, BatchHeader, Codec, Consumer, ConsumerKind, ErrorCode, Identifier,
-    Operation, OptionalPartition, batch,
+    Operation, OptionalPartition, SnapshotError, batch,
     replica::PrepareHeader,
     reply::{Confirmation, ConsumerOffset},
     request::{DeleteConsumerOffset, OffsetTarget, StoreConsumerOffset},
@@ -28,6 +28,7 @@ use crate::{
     Limits,
     consumers::{ConsumerKey, Consumers, Store},
     producers::{Known, Outcome, Producers},
+    snapshot,
 };
 
 /// A place in the log.
@@ -138,6 +139,50 @@ impl PartitionState {
             consumers: Consumers::default(),
             producers: Producers::default(),
         }
+    }
+
+    /// The committed state in bytes, the same on every replica at equal commits.
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<u8> {
+        let whose = (self.group, self.ids);
+        let mut out = snapshot::write_head(whose, &self.committed, self.size_bytes, self.digest());
+        self.consumers.write(&mut out);
+        self.producers.write(&mut out);
+        out
+    }
+
+    /// The state that a snapshot was taken of; the log ends there.
+    ///
+    /// # Errors
+    /// [`SnapshotError`] if it is damaged, of another version or of another partition.
+    ///
+    /// # Panics
+    /// If there is no room for a producer.
+    pub fn restore(
+        group: GroupId,
+        ids: PartitionIds,
+        limits: Limits,
+        bytes: &[u8],
+    ) -> Result<Self, SnapshotError> {
+        let restored = snapshot::read(bytes)?;
+        if (restored.group, restored.ids) != (group, ids) {
+            return Err(SnapshotError::Contradiction);
+        }
+        let mut state = Self {
+            appended: restored.committed,
+            committed: restored.committed,
+            size_bytes: restored.size_bytes,
+            consumers: restored.consumers,
+            producers: restored.producers,
+            ..Self::new(group, ids, limits)
+        };
+        if state.digest() != restored.digest {
+            return Err(SnapshotError::Digest);
+        }
+        if base::planted::bug(21) {
+            state.producers = Producers::default();
+        }
+        Ok(state)
     }
 
     /// Its group.
@@ -292,6 +337,9 @@ impl PartitionState {
         }
         if is_numbered(prepare) {
             self.producers.on_append(prepare.client, prepare.request);
+            if base::planted::bug(22) && prepare.operation == Operation::SendMessages {
+                self.record(prepare, sent(&stamped(body)));
+            }
         }
         if base::planted::bug(34) && prepare.operation == Operation::StoreConsumerOffset {
             let _ = self.store(prepare, body);
@@ -358,12 +406,8 @@ impl PartitionState {
         );
         self.committed = after(prepare.op, &header);
         self.size_bytes += header.batch_length;
-        let base_offset = Offset(header.base_offset);
-        let outcome = Outcome::Sent {
-            base_offset,
-            count: header.message_count,
-        };
-        if is_numbered(prepare) {
+        let outcome = sent(&header);
+        if is_numbered(prepare) && !base::planted::bug(22) {
             self.record(prepare, outcome);
         }
         self.reply(prepare.op, outcome)
@@ -514,6 +558,14 @@ fn is_numbered(prepare: &PrepareHeader) -> bool {
 /// The header of a batch that has been verified.
 fn stamped(body: &[u8]) -> BatchHeader {
     BatchHeader::decode(body).expect("a batch is verified before it enters the log")
+}
+
+/// What a producer is told of its batch.
+const fn sent(header: &BatchHeader) -> Outcome {
+    Outcome::Sent {
+        base_offset: Offset(header.base_offset),
+        count: header.message_count,
+    }
 }
 
 fn after(op: Op, header: &BatchHeader) -> Frontier {

@@ -25,6 +25,7 @@
 
 extern crate alloc;
 
+mod checkpoints;
 mod index;
 mod journal;
 mod record;
@@ -32,6 +33,10 @@ mod segment;
 mod tail;
 mod views;
 
+pub use checkpoints::{
+    CHECKPOINT_HEADER_SIZE, Checkpoint, CheckpointHeader, Checkpoints, CheckpointsConfig,
+    CheckpointsEvent, ReadChunk, checkpoint_name,
+};
 pub use index::Start;
 pub use journal::{Damage, Gap, Journal, JournalConfig, JournalEvent, ReadMessages, ReadOps};
 pub use segment::{SegmentHeader, segment_name};

@@ -49,6 +49,10 @@ commands! {
     RequestPrepares = 18,
     /// The answer: one prepare in an envelope that names the view which vouches for it.
     RepairPrepare = 19,
+    /// Replica to replica: send me a part of your checkpoint.
+    RequestCheckpoint = 22,
+    /// The answer, also to a request for prepares that the sender's log no longer begins with.
+    CheckpointChunk = 23,
     /// A client request passed on to the primary's node.
     Forward = 26,
     /// The answer to it.

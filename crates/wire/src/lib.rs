@@ -29,6 +29,7 @@ pub mod replica;
 pub mod reply;
 pub mod request;
 pub mod result;
+pub mod snapshot;
 
 pub use batch::{BatchBuilder, BatchError, BatchHeader, Frame};
 pub use bytes::{Cut, HEADER_SIZE, array, put};
@@ -52,3 +53,4 @@ pub use primitives::{
     Text, TransportKind, UserStatus,
 };
 pub use request::{AttachSession, Request};
+pub use snapshot::SnapshotError;

@@ -75,6 +75,9 @@ pub(super) fn describe(letter: &Letter) -> String {
             format!("start_view {view} op {} commit {}", op.0, commit.0)
         }
         Message::RequestPrepares { from, to, .. } => format!("request {}..={}", from.0, to.0),
-        Message::RepairPrepare { .. } | Message::Heartbeat { .. } => unreachable!("letters"),
+        Message::RepairPrepare { .. }
+        | Message::Heartbeat { .. }
+        | Message::RequestCheckpoint { .. }
+        | Message::CheckpointChunk { .. } => unreachable!("letters"),
     }
 }

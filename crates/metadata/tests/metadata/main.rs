@@ -5,4 +5,5 @@ mod limits;
 mod model;
 mod queries;
 mod sessions;
+mod snapshots;
 mod support;

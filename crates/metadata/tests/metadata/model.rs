@@ -12,7 +12,7 @@ use crate::support::{
     update_topic,
 };
 
-const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: Limits = Limits {
     streams_max: 4,
     topics_max: 3,
     partitions_max: 6,
@@ -30,7 +30,7 @@ const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 /// What is asked: targets by number or by name, whether they exist or not.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+pub(crate) enum Step {
     CreateStream(usize),
     UpdateStream(Target, usize),
     DeleteStream(Target),
@@ -42,7 +42,7 @@ enum Step {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Target {
+pub(crate) enum Target {
     Number(u32),
     Name(usize),
 }
@@ -64,7 +64,7 @@ impl Target {
 }
 
 impl Step {
-    fn request(self) -> (Operation, Vec<u8>) {
+    pub(crate) fn request(self) -> (Operation, Vec<u8>) {
         let options = Options::default();
         match self {
             Self::CreateStream(name) => (Operation::CreateStream, create_stream(NAMES[name])),
@@ -245,7 +245,7 @@ fn target() -> impl Strategy<Value = Target> {
     ]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(crate) fn step() -> impl Strategy<Value = Step> {
     let name = || 0..NAMES.len();
     let count = || 0..=5_u32;
     prop_oneof![

@@ -4,4 +4,5 @@ mod offsets;
 mod polls;
 mod producers;
 mod replicas;
+mod snapshots;
 mod support;

@@ -139,7 +139,7 @@ fn the_group_is_part_of_the_digest() {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+pub(crate) enum Step {
     Send(u8, u8),
     Store(u8, u8, u64),
     AutoCommit(u8, u64),
@@ -149,7 +149,7 @@ enum Step {
     Truncate,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(crate) fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..4_u8, 1..4_u8).prop_map(|(client, count)| Step::Send(client, count)),
         2 => (0..4_u8, 0..4_u8, 0..12_u64).prop_map(|(c, key, at)| Step::Store(c, key, at)),
@@ -162,7 +162,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Plays a step on the primary; requests that are not new are left out, as a primary does.
-fn play(log: &mut Log, step: &Step, next_request: &mut u64) {
+pub(crate) fn play(log: &mut Log, step: &Step, next_request: &mut u64) {
     let key = |key: u8| match key {
         0 | 1 => single(u32::from(key)),
         _ => group_consumer(u32::from(key)),

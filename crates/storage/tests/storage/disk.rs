@@ -360,6 +360,12 @@ impl Disk {
         self.durable.insert(path.to_owned(), node);
     }
 
+    /// Puts a directory there, durably.
+    pub(crate) fn put_directory(&mut self, path: &str) {
+        self.volatile.insert(path.to_owned(), Node::Directory);
+        self.durable.insert(path.to_owned(), Node::Directory);
+    }
+
     /// Files open now.
     pub(crate) fn open_files(&self) -> usize {
         self.open.len()

@@ -1,6 +1,7 @@
 //! The crate against a test disk: claims about the journal and the view store, and both against
 //! a model under crashes and power losses.
 
+mod checkpoints;
 mod disk;
 mod format;
 mod harness;

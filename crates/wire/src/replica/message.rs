@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use base::{Buffer, Bytes, GroupId, Op, View};
 
-use super::{Envelope, Invalid, PrepareHeader, seal};
+use super::{CheckpointMark, Envelope, Invalid, PrepareHeader, seal};
 use crate::{Command, HEADER_SIZE, array, put};
 
 /// Part of a replica in a group, as it tells its peers.
@@ -135,6 +135,24 @@ pub enum Message {
         /// Which group.
         group: GroupId,
     },
+    /// Send me a part of a checkpoint.
+    RequestCheckpoint {
+        /// Which group.
+        group: GroupId,
+        /// Which checkpoint: its op, or 0 for the newest.
+        op: Op,
+        /// Where in its body.
+        offset: u64,
+    },
+    /// A part of a checkpoint; the bytes follow as the body.
+    CheckpointChunk {
+        /// Which group.
+        group: GroupId,
+        /// Which checkpoint.
+        mark: CheckpointMark,
+        /// Where in its body.
+        offset: u64,
+    },
     /// The sender is alive; these of its groups have changed.
     Heartbeat {
         /// Where they stand.
@@ -153,6 +171,8 @@ impl Message {
             Self::StartView { .. } => Command::StartView,
             Self::RequestPrepares { .. } => Command::RequestPrepares,
             Self::RepairPrepare { .. } => Command::RepairPrepare,
+            Self::RequestCheckpoint { .. } => Command::RequestCheckpoint,
+            Self::CheckpointChunk { .. } => Command::CheckpointChunk,
             Self::Heartbeat { .. } => Command::Heartbeat,
         }
     }
@@ -166,7 +186,9 @@ impl Message {
             | Self::DoViewChange { group, .. }
             | Self::StartView { group, .. }
             | Self::RequestPrepares { group, .. }
-            | Self::RepairPrepare { group } => Some(*group),
+            | Self::RepairPrepare { group }
+            | Self::RequestCheckpoint { group, .. }
+            | Self::CheckpointChunk { group, .. } => Some(*group),
             Self::Heartbeat { .. } => None,
         }
     }
@@ -208,6 +230,16 @@ impl Message {
                 to: second,
             },
             Command::RepairPrepare => Self::RepairPrepare { group },
+            Command::RequestCheckpoint => Self::RequestCheckpoint {
+                group,
+                op: first,
+                offset: second.0,
+            },
+            Command::CheckpointChunk => Self::CheckpointChunk {
+                group,
+                mark: CheckpointMark::decode(frame)?,
+                offset: u64::from_le_bytes(array(frame, 208)?),
+            },
             Command::Heartbeat => Self::Heartbeat {
                 statuses: decode_statuses(body)?,
             },
@@ -216,10 +248,11 @@ impl Message {
         Ok((envelope, message))
     }
 
-    /// The sealed frame. [`Message::RepairPrepare`] is built by [`envelope_repair`] instead.
+    /// The sealed frame. [`Message::RepairPrepare`] is built by [`envelope_repair`] instead, and
+    /// [`Message::CheckpointChunk`] by [`chunk_header`](super::chunk_header).
     ///
     /// # Panics
-    /// If called for a `RepairPrepare`.
+    /// If called for one of these.
     #[must_use]
     pub fn encode(&self, cluster: u128, view: View, replica: base::ReplicaIndex) -> Bytes {
         let body_size = match self {
@@ -275,7 +308,13 @@ impl Message {
                 put(frame, 136, from.0.to_le_bytes());
                 put(frame, 144, to.0.to_le_bytes());
             }
-            Self::RepairPrepare { .. } => unreachable!("built by envelope_repair"),
+            Self::RequestCheckpoint { op, offset, .. } => {
+                put(frame, 136, op.0.to_le_bytes());
+                put(frame, 144, offset.to_le_bytes());
+            }
+            Self::RepairPrepare { .. } | Self::CheckpointChunk { .. } => {
+                unreachable!("their bodies are not copied")
+            }
             Self::Heartbeat { statuses } => {
                 let entries = frame[HEADER_SIZE..].chunks_exact_mut(GroupStatus::SIZE);
                 for (status, entry) in statuses.iter().zip(entries) {

@@ -9,8 +9,10 @@
 //! 128 command-specific, drawn at each type
 //! ```
 
+mod checkpoint;
 mod message;
 
+pub use checkpoint::{CheckpointMark, chunk_header};
 pub use message::{GroupStatus, Message, StatusRole, envelope_repair};
 
 use base::{ClientId, GroupId, Op, ReplicaIndex, Timestamp, View, checksum::xxh3_128};

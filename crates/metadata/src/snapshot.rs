@@ -1,0 +1,140 @@
+//! The whole state in bytes: what a checkpoint of the metadata log holds.
+//!
+//! ```text
+//!   0 magic "viewstamp meta 1"   16 op u64   24 digest of the state u128
+//!  40 streams u32, each: id u32, name, created_at u64, topics u32, each:
+//!       id u32, name, created_at u64, options, partitions u32, each:
+//!         group u64, created_at u64, view u32
+//!     clients u32, each: client u128, session u64, user u32, watermark u64, newest op u64,
+//!       replies u32, each: op u64, timestamp u64, operation u8, request u64,
+//!         request_checksum u128, code u32, and if that is 0: payload (len u32, bytes)
+//! ```
+//!
+//! Names are `len u8` and UTF-8. Options are compression u8, message_expiry u64,
+//! max_topic_size u64, segment_size u64, durability u8 (1 is persisted), the same of consumer
+//! offsets, messages to save u32, size to save u64, preallocate u8, enforce_fsync u8 and a u16
+//! with one bit for each option that a client has set. Which ids are free follows from those in
+//! use.
+//!
+//! **Invariant:** whatever the bytes, reading them ends in a state or a reason, and takes no more
+//! memory than they do, times what the limits allow to be free.
+
+use alloc::vec::Vec;
+
+use base::{GroupId, Op, Timestamp, View};
+use wire::{Codec, Name, Reader, SnapshotError};
+
+use crate::{
+    Limits, TopicOptions,
+    catalog::{Catalog, Entry},
+    clients::ClientTable,
+    state::{Partition, State, Stream, Topic},
+};
+
+const MAGIC: [u8; 16] = *b"viewstamp meta 1";
+
+/// What a snapshot says.
+pub(crate) struct Restored {
+    pub(crate) op: Op,
+    pub(crate) digest: u128,
+    pub(crate) state: State,
+    pub(crate) clients: ClientTable,
+}
+
+/// A count as snapshots have it.
+pub(crate) fn count(length: usize) -> u32 {
+    u32::try_from(length).expect("limited far below 2^32")
+}
+
+pub(crate) fn write(op: Op, digest: u128, state: &State, clients: &ClientTable) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend(MAGIC);
+    op.0.write(&mut out);
+    digest.write(&mut out);
+    count(state.streams.len()).write(&mut out);
+    for (id, stream) in state.streams.iter() {
+        write_head(id, stream, stream.value.created_at, &mut out);
+        count(stream.value.topics.len()).write(&mut out);
+        for (id, topic) in stream.value.topics.iter() {
+            write_head(id, topic, topic.value.created_at, &mut out);
+            topic.value.options.write(&mut out);
+            count(topic.value.partitions.len()).write(&mut out);
+            for partition in &topic.value.partitions {
+                partition.group.0.write(&mut out);
+                partition.created_at.0.write(&mut out);
+                partition.view.0.write(&mut out);
+            }
+        }
+    }
+    clients.write(&mut out);
+    out
+}
+
+fn write_head<T>(id: u32, entry: &Entry<T>, created_at: Timestamp, out: &mut Vec<u8>) {
+    id.write(out);
+    let name = Name::new(&entry.name).expect("names are checked when they are given");
+    name.write(out);
+    created_at.0.write(out);
+}
+
+pub(crate) fn read(bytes: &[u8], limits: &Limits) -> Result<Restored, SnapshotError> {
+    let rest = bytes.strip_prefix(&MAGIC).ok_or(SnapshotError::Version)?;
+    let mut reader = Reader::new(rest);
+    let (op, digest) = (Op(reader.read()?), reader.read()?);
+    let (streams_max, topics_max) = (limits.streams_max, limits.topics_max);
+    let streams = read_catalog(&mut reader, streams_max, |reader, created_at| {
+        let topics = read_catalog(reader, topics_max, |reader, created_at| {
+            let options = TopicOptions::read(reader)?;
+            let partitions = read_partitions(reader, op)?;
+            Ok(Topic {
+                created_at,
+                options,
+                partitions,
+            })
+        })?;
+        Ok(Stream { created_at, topics })
+    })?;
+    let state = State::restore(streams).ok_or(SnapshotError::Contradiction)?;
+    let clients = ClientTable::read(&mut reader, op)?;
+    reader.finish()?;
+    Ok(Restored {
+        op,
+        digest,
+        state,
+        clients,
+    })
+}
+
+fn read_catalog<'a, T>(
+    reader: &mut Reader<'a>,
+    ids_max: u32,
+    mut value: impl FnMut(&mut Reader<'a>, Timestamp) -> Result<T, SnapshotError>,
+) -> Result<Catalog<T>, SnapshotError> {
+    let mut entries = Vec::new();
+    for _ in 0..reader.read::<u32>()? {
+        let id = reader.read()?;
+        let name: Name<'_> = reader.read()?;
+        let created_at = Timestamp(reader.read()?);
+        let value = value(reader, created_at)?;
+        let name = name.as_str().into();
+        entries.push((id, Entry { name, value }));
+    }
+    Catalog::restore(entries, ids_max).ok_or(SnapshotError::Contradiction)
+}
+
+fn read_partitions(reader: &mut Reader<'_>, op: Op) -> Result<Vec<Partition>, SnapshotError> {
+    let mut partitions = Vec::new();
+    for _ in 0..reader.read::<u32>()? {
+        let partition = Partition {
+            group: GroupId(reader.read()?),
+            created_at: Timestamp(reader.read()?),
+            view: View(reader.read()?),
+        };
+        let created = partition.group.create_op();
+        if created == Op(0) || created > op {
+            return Err(SnapshotError::Contradiction);
+        }
+        partitions.push(partition);
+    }
+    Ok(partitions)
+}
