@@ -12,7 +12,8 @@ use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
-    mutants::{self, MUTANTS, Mutant},
+    marks::REQUIRED_FROM,
+    mutants::{self, Asserts, Mutant, Verdict},
     profile::{PROFILES, Profile},
     report,
     runner::{Campaign, catch_panics, run_seed},
@@ -77,6 +78,13 @@ struct RunArgs {
     /// Write totals to this file as one JSON object.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Print every mark with the number of seeds that have reached it.
+    #[arg(long)]
+    marks: bool,
+    /// Fail if a mark of this profile is never reached, however few the seeds. A campaign of
+    /// 2,000 seeds of the first profile does so anyway.
+    #[arg(long)]
+    require_marks: bool,
 }
 
 #[derive(Args)]
@@ -96,16 +104,32 @@ struct MutantsArgs {
     /// Plant only the bug with this number; may be repeated.
     #[arg(long)]
     only: Vec<u32>,
+    /// Plant only bugs that die within some ten seconds of a processor.
+    #[arg(long, conflicts_with = "only")]
+    fast: bool,
     /// Hunt in this profile instead of each bug's own.
     #[arg(long, value_parser = find_profile)]
     profile: Option<&'static Profile>,
-    /// Multiply every budget of seeds by this many percent.
-    #[arg(long, default_value_t = 100, value_name = "PERCENT")]
-    budget: u64,
+    /// Multiply every budget of seeds by this, as in 10 or 0.5.
+    #[arg(long, default_value = "1", value_name = "X", value_parser = find_factor)]
+    budget: Factor,
+    /// With the product's own asserts, without them, or both.
+    #[arg(long, default_value = "on", value_parser = ["on", "off", "both"])]
+    asserts: String,
+    /// Write the page with all verdicts to this file (Markdown).
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// Write all verdicts to this file as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
     /// Seeds run at a time [default: one per processor].
     #[arg(long)]
     jobs: Option<usize>,
 }
+
+/// A decimal number, in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Factor(u64);
 
 #[derive(Args)]
 struct SeedsArgs {
@@ -119,6 +143,23 @@ fn find_profile(name: &str) -> Result<&'static Profile, String> {
         let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();
         format!("profiles are: {}", names.join(", "))
     })
+}
+
+impl Factor {
+    fn of(self, budget: u64) -> u64 {
+        (budget * self.0 / 1_000).max(1)
+    }
+}
+
+fn find_factor(text: &str) -> Result<Factor, String> {
+    let wrong = || format!("{text} is no factor such as 10 or 0.5");
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    if part.is_empty() || part.len() > 3 {
+        return Err(wrong());
+    }
+    let whole: u32 = whole.parse().map_err(|_| wrong())?;
+    let part: u32 = format!("{part:0<3}").parse().map_err(|_| wrong())?;
+    Ok(Factor(u64::from(whole) * 1_000 + u64::from(part)))
 }
 
 /// Runs the command line of this process.
@@ -159,6 +200,10 @@ fn run(args: &RunArgs) -> ExitCode {
         }
     });
     bar.finish_and_clear();
+    if args.marks {
+        say(&summary.marks.table());
+    }
+    say(&report::marks(&summary, profile));
     say(&report::text(&summary));
     if let Some(path) = &args.json {
         let text = format!("{:#}\n", report::json(&summary, profile, start));
@@ -166,7 +211,10 @@ fn run(args: &RunArgs) -> ExitCode {
             return usage(&format!("cannot write {}: {error}", path.display()));
         }
     }
-    verdict(summary.failures.is_empty())
+    let large = seeds >= REQUIRED_FROM && profile.name == PROFILES[0].name;
+    let required = args.require_marks || large;
+    let vacuous = required && !summary.marks.missed(profile).is_empty();
+    verdict(summary.failures.is_empty() && !vacuous)
 }
 
 fn replay(args: &ReplayArgs) -> ExitCode {
@@ -191,32 +239,46 @@ fn hunt_mutants(args: &MutantsArgs) -> ExitCode {
     if !mutants::AVAILABLE {
         return usage("this build has no planted bugs; use `cargo sim-mutants`");
     }
-    let chosen: Vec<Mutant> = if args.only.is_empty() {
-        for mutant in &mutants::OUT_OF_REACH {
-            say(&format!("not scored: {}, {}", mutant.number, mutant.what));
-        }
-        MUTANTS.to_vec()
-    } else {
-        let all = MUTANTS.iter().chain(&mutants::OUT_OF_REACH);
-        all.filter(|mutant| args.only.contains(&mutant.number))
-            .copied()
-            .collect()
+    let chosen = |mutant: &&Mutant| {
+        let number = mutant.number;
+        (args.only.is_empty() || args.only.contains(&number))
+            && (!args.fast || mutants::FAST.contains(&number))
     };
+    let chosen: Vec<Mutant> = mutants::all().filter(chosen).copied().collect();
     if chosen.is_empty() {
         return usage("no bug has such a number");
     }
+    let modes: &[Asserts] = match args.asserts.as_str() {
+        "on" => &[Asserts::On],
+        "off" => &[Asserts::Off],
+        _ => &[Asserts::On, Asserts::Off],
+    };
     say(mutants::HEAD);
-    let mut killed = 0;
-    for mutant in &chosen {
+    let mut verdicts = Vec::new();
+    for mutant in chosen {
         let profile = args.profile.map_or(mutant.profile, |profile| profile.name);
-        let mutant = Mutant { profile, ..*mutant };
-        let budget = (mutant.budget * args.budget / 100).max(1);
-        let verdict = mutants::hunt(mutant, budget, jobs(args.jobs));
-        killed += usize::from(verdict.seeds.is_some());
-        say(&mutants::line(&verdict));
+        let mutant = Mutant { profile, ..mutant };
+        let budget = args.budget.of(mutant.budget);
+        for mode in modes {
+            let verdict = mutants::hunt(mutant, *mode, budget, jobs(args.jobs));
+            say(&mutants::line(&verdict));
+            verdicts.push(verdict);
+        }
     }
-    say(&format!("score {killed} of {}", chosen.len()));
-    verdict(killed == chosen.len())
+    let page = mutants::page(&verdicts, "cargo sim-mutants --asserts both --write FILE");
+    let json = format!("{:#}\n", mutants::json(&verdicts));
+    for (path, text) in [(&args.write, page), (&args.json, json)] {
+        if let Some(path) = path
+            && let Err(error) = fs::write(path, text)
+        {
+            return usage(&format!("cannot write {}: {error}", path.display()));
+        }
+    }
+    say(&mutants::scores(&verdicts));
+    // Without asserts a bug may live; that is what the second score is for.
+    let judged = |verdict: &&Verdict| modes.len() == 1 || verdict.asserts == Asserts::On;
+    let alive = verdicts.iter().filter(judged).any(|of| of.seeds.is_none());
+    verdict(!alive)
 }
 
 fn run_seeds(args: &SeedsArgs) -> ExitCode {
@@ -288,6 +350,16 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn budgets_are_multiplied_by_decimals() {
+        assert_eq!(find_factor("10"), Ok(Factor(10_000)));
+        assert_eq!(find_factor("0.25").map(|factor| factor.of(500)), Ok(125));
+        assert_eq!(find_factor("0").map(|factor| factor.of(500)), Ok(1));
+        for wrong in ["", "x", "1.", "1.2345", "-1", ".5"] {
+            assert!(find_factor(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod body;
 mod check;
 mod cli;
 mod disk;
+mod marks;
 mod mutants;
 mod network;
 mod profile;

@@ -1,6 +1,6 @@
 //! What the command line prints and writes about runs.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -62,7 +62,23 @@ pub(crate) fn json(summary: &Summary, profile: &Profile, start: u64) -> Value {
         "events": total.events,
         "peak_memory_bytes": summary.memory_peak,
         "digest": format!("{:016x}", summary.digest),
+        "marks": summary.marks.all().collect::<BTreeMap<_, _>>(),
+        "marks_missed": summary.marks.missed(profile),
     })
+}
+
+/// Says how many marks were reached and names those that were not.
+pub(crate) fn marks(summary: &Summary, profile: &Profile) -> String {
+    let all = summary.marks.all();
+    let (count, reached) = all.fold((0, 0), |(count, reached), (_, seeds)| {
+        (count + 1, reached + usize::from(seeds > 0))
+    });
+    let mut text = format!("{reached} of {count} marks reached");
+    for mark in summary.marks.missed(profile) {
+        text.push_str("\n  never reached: ");
+        text.push_str(mark);
+    }
+    text
 }
 
 /// The lines after a campaign.
@@ -133,6 +149,8 @@ mod tests {
             "view_changes",
             "peak_memory_bytes",
             "digest",
+            "marks",
+            "marks_missed",
         ] {
             assert!(!value[key].is_null(), "{key}");
         }

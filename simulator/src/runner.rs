@@ -13,6 +13,7 @@ use std::{
 
 use crate::{
     check::Failure,
+    marks::Marks,
     profile::Profile,
     world::{Digest, Outcome, Statistics, World},
 };
@@ -43,6 +44,8 @@ pub(crate) struct Run {
     pub(crate) seed: u64,
     pub(crate) outcome: Outcome,
     pub(crate) memory_peak: u64,
+    /// The marks it has reached.
+    pub(crate) reached: Vec<&'static str>,
 }
 
 /// Runs one seed. A panic of the product is a failure of the check `assert`.
@@ -50,6 +53,8 @@ pub(crate) fn run_seed(seed: u64, profile: &Profile, trace: bool) -> Run {
     if let Some(probe) = PROBE.get() {
         (probe.reset)();
     }
+    // What another run of this thread has reached is none of ours.
+    let _ = base::marks::take_reached();
     let mut world = World::new(seed, profile, trace);
     let ended = panic::catch_unwind(AssertUnwindSafe(|| world.run()));
     let outcome = ended.unwrap_or_else(|_| {
@@ -71,6 +76,7 @@ pub(crate) fn run_seed(seed: u64, profile: &Profile, trace: bool) -> Run {
         seed,
         outcome,
         memory_peak,
+        reached: base::marks::take_reached(),
     }
 }
 
@@ -107,6 +113,7 @@ pub(crate) struct Summary {
     pub(crate) runs_without_commits: u64,
     pub(crate) cpu_micros: u64,
     pub(crate) digest: u64,
+    pub(crate) marks: Marks,
 }
 
 impl Campaign<'_> {
@@ -156,6 +163,7 @@ impl Summary {
             seed,
             outcome,
             memory_peak,
+            reached,
         } in runs
         {
             digest.add(outcome.digest);
@@ -163,6 +171,7 @@ impl Summary {
             summary.memory_peak = summary.memory_peak.max(*memory_peak);
             summary.runs_without_commits += u64::from(outcome.statistics.committed_ops == 0);
             summary.total.add(&outcome.statistics);
+            summary.marks.add(reached);
             if let Some(failure) = &outcome.failure {
                 summary.failures.push((*seed, failure.clone()));
             }

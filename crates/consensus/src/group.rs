@@ -341,6 +341,7 @@ impl Group {
         if self.view_durable < self.view {
             return None;
         }
+        let wishes = self.suspicious && !base::planted::bug(40);
         Some(GroupStatus {
             group: self.config.group,
             view: self.view,
@@ -349,7 +350,7 @@ impl Group {
             commit: self.log.commit(),
             checksum: self.log.checksum(),
             role: match self.status {
-                Status::Normal if self.abdicated || self.suspicious => StatusRole::Abdicated,
+                Status::Normal if self.abdicated || wishes => StatusRole::Abdicated,
                 Status::Normal if self.log_view_durable == self.view => StatusRole::Normal,
                 _ => StatusRole::ViewChange,
             },

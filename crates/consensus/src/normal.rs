@@ -253,7 +253,12 @@ impl Group {
     /// heard: all this replica may have acknowledged in the view. Not before: the trust outlives
     /// a crash of the process, so what it rests on must too.
     fn check_trust(&mut self) {
-        if self.trusted_from.is_some_and(|op| self.durable >= op) {
+        let held = if base::planted::bug(43) {
+            self.log.op()
+        } else {
+            self.durable
+        };
+        if self.trusted_from.is_some_and(|op| held >= op) {
             self.trusted_from = None;
             self.trusted = true;
             self.touch();

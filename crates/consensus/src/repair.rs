@@ -47,8 +47,8 @@ impl Group {
     fn choose_source(&mut self) -> ReplicaIndex {
         let primary = self.primary();
         match self.install {
-            Some(install) if self.is_primary() => install.source,
-            _ if self.prng.chance(3, 4) => primary,
+            Some(install) if self.is_primary() && !base::planted::bug(39) => install.source,
+            _ if primary != self.config.replica && self.prng.chance(3, 4) => primary,
             _ => {
                 let others: Vec<ReplicaIndex> = self.others().collect();
                 others[self.prng.index(others.len())]
@@ -158,7 +158,8 @@ impl Group {
             return self.ignore(Ignore::WrongStatus);
         };
         // The logs of voters differ; an earlier incarnation may have asked another one.
-        if self.is_primary() && from != install.source {
+        let foreign = self.is_primary() && from != install.source;
+        if foreign && !base::planted::bug(39) {
             return self.ignore(Ignore::CannotVouch);
         }
         if header.op != install.vetted.next() || header.op > install.op {

@@ -250,7 +250,7 @@ impl Group {
         // log_view and lack it. Without one, no replica may lose what it has applied.
         let eligible = |vote: &Candidate| {
             if quorum {
-                vote.trusted
+                vote.trusted || base::planted::bug(38)
             } else {
                 vote.op >= commit
             }
@@ -382,7 +382,8 @@ impl Group {
             return;
         }
         base::invariant_eq!(self.log.op(), install.op);
-        if self.truncating.is_some() || self.durable < install.op {
+        let durable = self.durable >= install.op || base::planted::bug(37);
+        if self.truncating.is_some() || !durable {
             return;
         }
         self.install = None;
@@ -392,7 +393,7 @@ impl Group {
         for timeout in [Timeout::DoViewChange, Timeout::ViewChange, Timeout::Repair] {
             self.timeouts.clear(timeout);
         }
-        if self.is_primary() && !self.abdicated {
+        if (self.is_primary() && !self.abdicated) || base::planted::bug(44) {
             self.trust_primary();
         }
         // Otherwise a wish stands until the primary is heard: it may have died meanwhile.

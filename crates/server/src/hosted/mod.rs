@@ -471,6 +471,12 @@ impl Hosted {
         }
         self.state = State::Removing;
         self.partition = None;
+        if base::planted::bug(41) {
+            // Planted: nothing is left that says so.
+            core.views.forget(self.id);
+            core.durable_views.remove(&self.id);
+            return self.journal.remove(&mut core.out);
+        }
         // The files go once it is durable that the group has.
         core.views.put(self.id, DELETED, DELETED);
     }

@@ -37,7 +37,8 @@ impl Shard {
             return self.on_deferred(ask);
         }
         let group = self.groups.get(&GroupId::METADATA).and_then(Hosted::group);
-        if group.is_some_and(|group| group.commit() != self.metadata.op()) {
+        let behind = group.is_some_and(|group| group.commit() != self.metadata.op());
+        if behind && !base::planted::bug(42) {
             // Word of the newest commits is still on its way through this turn.
             return self.core.notices.push(Notice::Judge(ask));
         }
