@@ -12,10 +12,13 @@
 //! **Invariant:** bytes of one direction arrive in order, once, or not at all from some point on.
 
 mod faults;
+mod path;
+mod stream;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use base::{Buffer, Bytes, Domain, Prng};
+pub(crate) use path::{Damage, Slowness};
 use platform::{Address, ConnectionId, Event, ListenerId, NetworkEvent};
 
 /// A machine: a node of the cluster or a client.
@@ -152,6 +155,10 @@ struct Connection {
     address: Address,
     listener: ListenerId,
     dial_started: u64,
+    /// Something between the hosts has forgotten it: whoever is left hears nothing more.
+    forgotten: bool,
+    /// Bytes of it have been damaged on their way.
+    damaged: bool,
 }
 
 struct Listening {
@@ -168,12 +175,15 @@ pub(crate) struct Network {
     listeners: BTreeMap<Address, Listening>,
     hosts: Vec<HostState>,
     accepted: Vec<u64>,
-    /// Bit `to` of entry `from`: bytes in that direction stand still.
-    cut: Vec<u64>,
+    /// The way from each host to each other, row by row.
+    paths: Vec<path::Path>,
     speed: NetworkSpeed,
     prng: Prng,
     resets: u64,
 }
+
+/// Most bytes that go missing at a time: fewer than a header, so that a stream always shows it.
+const HOLE_MAX: usize = wire::HEADER_SIZE - 1;
 
 /// The first port that a listener without one is given.
 const PORT_CHOSEN_MIN: u16 = 32_768;
@@ -191,7 +201,7 @@ impl Network {
             listeners: BTreeMap::new(),
             hosts: vec![HostState::Up; hosts],
             accepted: vec![0; hosts],
-            cut: vec![0; hosts],
+            paths: vec![path::Path::default(); hosts * hosts],
             speed,
             prng: Prng::new(seed, Domain::Network, 0),
             resets: 0,
@@ -200,6 +210,18 @@ impl Network {
 
     pub(crate) const fn resets(&self) -> u64 {
         self.resets
+    }
+
+    fn path(&mut self, from: Host, to: Host) -> &mut path::Path {
+        &mut self.paths[usize::from(from) * self.hosts.len() + usize::from(to)]
+    }
+
+    /// Connections that carried damaged bytes and that nobody has closed.
+    pub(crate) fn damaged_and_open(&self) -> usize {
+        let open = |side: &Side| side.state == SideState::Open;
+        let kept =
+            |connection: &&Connection| connection.damaged && connection.sides.iter().all(open);
+        self.connections.values().filter(kept).count()
     }
 
     pub(crate) fn listen(
@@ -250,6 +272,8 @@ impl Network {
             address,
             listener,
             dial_started: now,
+            forgotten: false,
+            damaged: false,
         };
         self.connections.insert(connection, entry);
         let fresh = self.by_id.insert((host, id), (connection, 0)).is_none();
@@ -364,7 +388,7 @@ impl Network {
 
     fn dial(&mut self, now: u64, connection: u32, attempt: u8, out: &mut Vec<Output>) {
         let delay = self.delay();
-        let Some(entry) = self.connections.get_mut(&connection) else {
+        let Some(entry) = self.connections.get(&connection) else {
             return;
         };
         if entry.sides[0].state != SideState::Dialing {
@@ -374,8 +398,9 @@ impl Network {
         let host = host_of(entry.address);
         let silent = usize::from(host) >= self.hosts.len()
             || self.hosts[usize::from(host)] == HostState::Off
-            || self.cut[usize::from(from)] >> host & 1 == 1
-            || self.cut[usize::from(host)] >> from & 1 == 1;
+            || self.path(from, host).cut
+            || self.path(host, from).cut;
+        let entry = self.connections.get_mut(&connection).expect("just seen");
         if silent {
             if now - entry.dial_started > DIAL_TIMEOUT {
                 self.gone(connection, 0, out);
@@ -421,211 +446,6 @@ impl Network {
             event,
         });
         self.pump(now, connection, 0, out);
-    }
-
-    /// Moves queued bytes of a side into flight, as far as the window allows.
-    fn pump(&mut self, now: u64, connection: u32, side: u8, out: &mut Vec<Output>) {
-        let entry = self.connections.get_mut(&connection).expect("known");
-        let [first, second] = &mut entry.sides;
-        let (sender, receiver) = if side == 0 {
-            (first, second)
-        } else {
-            (second, first)
-        };
-        loop {
-            let used = sender.in_flight_size + receiver.arrived_size + receiver.unacknowledged;
-            let piece = if sender.queued.is_empty() {
-                if !sender.fin_queued {
-                    break;
-                }
-                sender.fin_queued = false;
-                Piece::Fin
-            } else {
-                if used >= self.speed.window {
-                    break;
-                }
-                Piece::Data(sender.queued.pop_front().expect("not empty"))
-            };
-            let mean = std::time::Duration::from_micros(self.speed.delay_mean);
-            let extra = micros(self.prng.exponential(mean));
-            let at = (now + self.speed.delay_min + extra).max(sender.arrival_last);
-            sender.arrival_last = at;
-            if let Piece::Data(bytes) = &piece {
-                let size = bytes.len();
-                sender.in_flight_size += size;
-                if sender.state == SideState::Open {
-                    let event = NetworkEvent::Sent {
-                        connection: sender.id,
-                        size,
-                    };
-                    out.push(Output::Event {
-                        host: sender.host,
-                        shard: sender.shard,
-                        event,
-                    });
-                }
-            }
-            sender.in_flight.push_back((at, piece));
-            if !sender.arrival_scheduled {
-                sender.arrival_scheduled = true;
-                let timer = NetworkTimer::Arrive {
-                    connection,
-                    side: 1 - side,
-                };
-                out.push(Output::Timer { at, timer });
-            }
-        }
-    }
-
-    /// Bytes reach the kernel of `side`.
-    fn arrive(&mut self, now: u64, connection: u32, side: u8, out: &mut Vec<Output>) {
-        let Some(entry) = self.connections.get_mut(&connection) else {
-            return;
-        };
-        let [first, second] = &mut entry.sides;
-        let (receiver, sender) = if side == 0 {
-            (first, second)
-        } else {
-            (second, first)
-        };
-        sender.arrival_scheduled = false;
-        if self.cut[usize::from(sender.host)] >> receiver.host & 1 == 1 {
-            return; // Until the cut heals.
-        }
-        let mut refused = false;
-        while sender.in_flight.front().is_some_and(|&(at, _)| at <= now) {
-            let (_, piece) = sender.in_flight.pop_front().expect("just seen");
-            if receiver.state != SideState::Open {
-                refused = true;
-                if let Piece::Data(bytes) = piece {
-                    // Nobody acknowledges: it still counts against the window.
-                    receiver.unacknowledged += bytes.len();
-                    sender.in_flight_size -= bytes.len();
-                }
-                continue;
-            }
-            match piece {
-                Piece::Data(bytes) => {
-                    sender.in_flight_size -= bytes.len();
-                    receiver.arrived_size += bytes.len();
-                    receiver.arrived.push_back(bytes);
-                }
-                Piece::Fin => receiver.fin_arrived = true,
-            }
-        }
-        if let Some(&(at, _)) = sender.in_flight.front() {
-            sender.arrival_scheduled = true;
-            let timer = NetworkTimer::Arrive { connection, side };
-            out.push(Output::Timer { at, timer });
-        }
-        if refused {
-            let answers = self.hosts[usize::from(receiver.host)] == HostState::Up;
-            if answers && sender.state == SideState::Open {
-                let at = now + self.delay();
-                let timer = NetworkTimer::Gone {
-                    connection,
-                    side: 1 - side,
-                };
-                out.push(Output::Timer { at, timer });
-            }
-            self.collect(connection);
-            return;
-        }
-        self.deliver(now, connection, side, out);
-    }
-
-    /// Fills the buffer that waits at `side`, if there is something for it.
-    fn deliver(&mut self, now: u64, connection: u32, side: u8, out: &mut Vec<Output>) {
-        let entry = self.connections.get_mut(&connection).expect("known");
-        let [first, second] = &mut entry.sides;
-        let (receiver, sender) = if side == 0 {
-            (first, second)
-        } else {
-            (second, first)
-        };
-        if receiver.arrived_size == 0 {
-            if receiver.fin_arrived && receiver.receive.is_some() {
-                self.gone(connection, side, out);
-            }
-            return;
-        }
-        let Some(mut buffer) = receiver.receive.take() else {
-            return;
-        };
-        let most = receiver.arrived_size.min(buffer.capacity() - buffer.len());
-        let one_in = self.speed.fragment_one_in;
-        let in_pieces = one_in > 0 && self.prng.chance(1, one_in);
-        let mut count = if in_pieces {
-            1 + self.prng.index(most)
-        } else {
-            most
-        };
-        receiver.arrived_size -= count;
-        if self.cut[usize::from(receiver.host)] >> sender.host & 1 == 1 {
-            receiver.unacknowledged += count;
-        }
-        while count > 0 {
-            let piece = receiver.arrived.pop_front().expect("counted");
-            let take = count.min(piece.len());
-            buffer.extend(&piece[..take]);
-            count -= take;
-            if take < piece.len() {
-                receiver.arrived.push_front(piece.slice(take, piece.len()));
-            }
-        }
-        let event = NetworkEvent::Received {
-            connection: receiver.id,
-            buffer,
-        };
-        out.push(Output::Event {
-            host: receiver.host,
-            shard: receiver.shard,
-            event,
-        });
-        self.pump(now, connection, 1 - side, out);
-    }
-
-    /// A side learns that the connection is gone.
-    fn gone(&mut self, connection: u32, side: u8, out: &mut Vec<Output>) {
-        let Some(entry) = self.connections.get_mut(&connection) else {
-            return;
-        };
-        let told = &mut entry.sides[usize::from(side)];
-        if !matches!(told.state, SideState::Open | SideState::Dialing) {
-            return;
-        }
-        told.end(SideState::Closed);
-        told.queued.clear();
-        self.by_id.remove(&(told.host, told.id));
-        let event = NetworkEvent::Closed {
-            connection: told.id,
-        };
-        out.push(Output::Event {
-            host: told.host,
-            shard: told.shard,
-            event,
-        });
-        self.collect(connection);
-    }
-
-    /// Forgets a connection that neither side can hear of any more.
-    fn collect(&mut self, connection: u32) {
-        let sides = &self.connections[&connection].sides;
-        let over = |side: &Side| {
-            matches!(
-                side.state,
-                SideState::Closed | SideState::Dead | SideState::Unborn
-            )
-        };
-        let idle = |side: &Side| side.in_flight.is_empty() && side.queued.is_empty();
-        if over(&sides[0]) && over(&sides[1]) && idle(&sides[0]) && idle(&sides[1]) {
-            self.connections.remove(&connection);
-        }
-    }
-
-    fn delay(&mut self) -> u64 {
-        let mean = std::time::Duration::from_micros(self.speed.delay_mean);
-        self.speed.delay_min + micros(self.prng.exponential(mean))
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::{Domain, Prng};
 use server::{Limits, Timing};
 
-use crate::{disk::DiskSpeed, network::NetworkSpeed};
+use crate::{disk::DiskSpeed, network::NetworkSpeed, world::ClockShape};
 
 /// How likely things are. Shares are in percent of seeds.
 #[derive(Clone, Copy, Debug)]
@@ -27,13 +27,26 @@ pub(crate) struct Profile {
     pub(crate) pauses: u64,
     pub(crate) partitions: u64,
     pub(crate) resets: u64,
+    /// Links between nodes with little room, or that are late.
+    pub(crate) slow_links: u64,
+    /// Bytes between nodes that are damaged on their way.
+    pub(crate) damaged_links: u64,
+    /// Clocks that drift and step.
+    pub(crate) clocks: u64,
+    pub(crate) slow_processors: u64,
+    /// Clients that die and come back.
+    pub(crate) client_crashes: u64,
+    /// Bursts of calls against tiny limits.
+    pub(crate) overloads: u64,
+    /// Fewer sessions than clients.
+    pub(crate) evictions: u64,
     /// Seeds in which every topic is `persisted`, so that all nodes may lose power at once.
     pub(crate) all_persisted: u64,
 }
 
 const SWARM: Profile = Profile {
     name: "swarm",
-    about: "3 to 5 replicas; crashes, restarts, power loss, pauses, partitions, resets",
+    about: "3 to 5 replicas; every class of faults, some of them in each seed",
     replicas: (3, 5),
     shards: (1, 2),
     clients: (2, 4),
@@ -42,13 +55,20 @@ const SWARM: Profile = Profile {
     crashes: 85,
     power_losses: 60,
     pauses: 30,
-    partitions: 60,
-    resets: 50,
+    partitions: 50,
+    resets: 40,
+    slow_links: 30,
+    damaged_links: 30,
+    clocks: 40,
+    slow_processors: 20,
+    client_crashes: 35,
+    overloads: 20,
+    evictions: 15,
     all_persisted: 40,
 };
 
 /// All profiles, the default first.
-pub(crate) const PROFILES: [Profile; 7] = [
+pub(crate) const PROFILES: [Profile; 10] = [
     SWARM,
     Profile {
         name: "lite",
@@ -58,6 +78,49 @@ pub(crate) const PROFILES: [Profile; 7] = [
         faults_per_stretch: (0, 1),
         partitions: 30,
         resets: 30,
+        ..SWARM
+    },
+    Profile {
+        name: "clock",
+        about: "clocks that drift and step, slow processors, pauses, late links; few crashes",
+        faults_per_stretch: (1, 4),
+        crashes: 40,
+        power_losses: 20,
+        pauses: 60,
+        partitions: 30,
+        resets: 20,
+        slow_links: 50,
+        damaged_links: 10,
+        clocks: 100,
+        slow_processors: 60,
+        ..SWARM
+    },
+    Profile {
+        name: "overload",
+        about: "bursts of many clients against tiny queues, slow links and processors",
+        clients: (4, 12),
+        faults_per_stretch: (1, 3),
+        crashes: 40,
+        power_losses: 20,
+        pauses: 40,
+        partitions: 20,
+        slow_links: 60,
+        slow_processors: 50,
+        overloads: 100,
+        evictions: 20,
+        ..SWARM
+    },
+    Profile {
+        name: "client",
+        about: "clients that die, come back as themselves or others, storm, and lose sessions",
+        clients: (3, 8),
+        faults_per_stretch: (1, 4),
+        crashes: 40,
+        power_losses: 20,
+        partitions: 40,
+        resets: 60,
+        client_crashes: 100,
+        evictions: 50,
         ..SWARM
     },
     Profile {
@@ -75,13 +138,15 @@ pub(crate) const PROFILES: [Profile; 7] = [
     },
     Profile {
         name: "partition",
-        about: "cuts of every form, pauses and resets; few crashes",
+        about: "cuts of every form, slow and damaged links, pauses and resets; few crashes",
         faults_per_stretch: (1, 4),
         crashes: 25,
         power_losses: 10,
         pauses: 60,
         partitions: 100,
         resets: 60,
+        slow_links: 60,
+        damaged_links: 40,
         ..SWARM
     },
     Profile {
@@ -89,6 +154,10 @@ pub(crate) const PROFILES: [Profile; 7] = [
         about: "no faults at all: whatever fails here is plainly wrong",
         replicas: (1, 5),
         faults_per_stretch: (0, 0),
+        clocks: 0,
+        client_crashes: 0,
+        overloads: 0,
+        evictions: 0,
         ..SWARM
     },
     Profile {
@@ -128,6 +197,13 @@ pub(crate) struct Classes {
     pub(crate) pauses: bool,
     pub(crate) partitions: bool,
     pub(crate) resets: bool,
+    pub(crate) slow_links: bool,
+    pub(crate) damaged_links: bool,
+    pub(crate) clocks: bool,
+    pub(crate) slow_processors: bool,
+    pub(crate) client_crashes: bool,
+    pub(crate) overloads: bool,
+    pub(crate) evictions: bool,
 }
 
 /// What topics ask for.
@@ -157,7 +233,9 @@ pub(crate) struct Shape {
     pub(crate) timing: Timing,
     pub(crate) network: NetworkSpeed,
     pub(crate) disks: Vec<DiskSpeed>,
-    pub(crate) clock_offsets: Vec<u64>,
+    pub(crate) clocks: Vec<ClockShape>,
+    /// Clients give every attempt up at once.
+    pub(crate) impatient: bool,
     pub(crate) durability: Durability,
     pub(crate) classes: Classes,
     pub(crate) busy: Vec<Stretch>,
@@ -180,6 +258,13 @@ impl Shape {
             pauses: on(profile.pauses),
             partitions: on(profile.partitions),
             resets: on(profile.resets),
+            slow_links: on(profile.slow_links),
+            damaged_links: on(profile.damaged_links),
+            clocks: on(profile.clocks),
+            slow_processors: on(profile.slow_processors),
+            client_crashes: on(profile.client_crashes),
+            overloads: on(profile.overloads),
+            evictions: on(profile.evictions),
         };
         let all_persisted = on(profile.all_persisted);
         let durability = if all_persisted {
@@ -201,11 +286,14 @@ impl Shape {
             replicas,
             shards,
             clients,
-            limits: draw_limits(&mut prng),
+            limits: draw_limits(&mut prng, classes, clients),
             timing,
             network: draw_network(&mut prng),
             disks: (0..replicas).map(|_| draw_disk(&mut prng)).collect(),
-            clock_offsets: (0..replicas).map(|_| prng.below(3_000_000)).collect(),
+            clocks: (0..replicas)
+                .map(|_| draw_clock(&mut prng, classes))
+                .collect(),
+            impatient: classes.client_crashes && prng.chance(1, 4),
             durability,
             classes,
             busy,
@@ -225,7 +313,24 @@ impl Shape {
     }
 }
 
-fn draw_limits(prng: &mut Prng) -> Limits {
+fn draw_limits(prng: &mut Prng, classes: Classes, clients: u8) -> Limits {
+    let mut limits = usual_limits(prng);
+    if classes.overloads {
+        limits.pipeline_max = usize::from(small(prng.between(1, 3)));
+        limits.client_queue_bytes_max = 64 << 10;
+        limits.replica_queue_bytes_max = 8192 << prng.below(4);
+        limits.parked_max = usize::from(small(prng.between(1, 8)));
+        limits.repair_max = 1;
+        // Sometimes a node does not have room for all clients.
+        limits.connections_max = usize::from(small(prng.between(2, 2 * u64::from(clients))));
+    }
+    if classes.evictions {
+        limits.clients_max = usize::from(small(prng.between(1, u64::from(clients))));
+    }
+    limits
+}
+
+fn usual_limits(prng: &mut Prng) -> Limits {
     Limits {
         frame_size_max: 1 << 20,
         connections_max: 64,
@@ -269,6 +374,19 @@ fn draw_network(prng: &mut Prng) -> NetworkSpeed {
         delay_mean: 100 << prng.below(8),
         fragment_one_in: [0, 4, 8, 32][prng.index(4)],
         window: 4096 << prng.below(6),
+    }
+}
+
+fn draw_clock(prng: &mut Prng, classes: Classes) -> ClockShape {
+    let far = prng.chance(1, 4);
+    let most = if far && classes.clocks { 3600 } else { 3 } * 1_000_000;
+    let either = |prng: &mut Prng, most: u64| {
+        let size = i64::try_from(prng.below(2 * most + 1)).expect("small");
+        size - i64::try_from(most).expect("small")
+    };
+    ClockShape {
+        offset: either(prng, most),
+        drift: either(prng, if classes.clocks { 500 } else { 30 }),
     }
 }
 

@@ -1,7 +1,16 @@
 //! What goes wrong on a network: processes and machines die, connections are reset, directions
 //! are cut and heal.
 
-use super::{Connection, Host, HostState, Network, NetworkTimer, Output, Piece, SideState};
+use super::{
+    Connection, Damage, Host, HostState, Network, NetworkTimer, Output, Piece, Side, SideState,
+    Slowness, path::Path,
+};
+
+/// In microseconds: by then what a slow way has held up has passed once the way is mended.
+const BACKLOG_MAX: u64 = 2_000_000;
+
+/// In microseconds: by then a kernel has found out that nobody is left at the other end.
+const KEEPALIVE: u64 = 45_000_000;
 
 impl Network {
     /// The process on `host` dies; its kernel closes what it had, with reset where bytes were
@@ -46,7 +55,8 @@ impl Network {
     }
 
     /// The machine loses power: nothing is said, peers are left half-open.
-    pub(crate) fn power_off(&mut self, host: Host) {
+    /// The kernels of the peers find out in their own time.
+    pub(crate) fn power_off(&mut self, now: u64, host: Host, out: &mut Vec<Output>) {
         self.hosts[usize::from(host)] = HostState::Off;
         self.listeners.retain(|_, listening| listening.host != host);
         for (connection, side) in self.sides_of(host) {
@@ -65,6 +75,8 @@ impl Network {
             if dialing {
                 self.connections.remove(&connection);
             } else {
+                base::sometimes!("fault: a machine leaves its peers half-open");
+                out.push(keepalive(now, connection, 1 - side));
                 self.collect(connection);
             }
         }
@@ -75,54 +87,90 @@ impl Network {
         self.hosts[usize::from(host)] = HostState::Up;
     }
 
-    /// Resets the `pick`-th open connection, anywhere in its streams.
+    /// Resets the `pick`-th open connection, anywhere in its streams: each side still reads some
+    /// of what was on its way, up to any byte of a frame.
     pub(crate) fn reset_one(&mut self, now: u64, pick: u64, out: &mut Vec<Output>) {
-        let open = |connection: &Connection| {
-            connection
-                .sides
-                .iter()
-                .all(|side| side.state == SideState::Open)
-        };
-        let open = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| open(connection));
-        let open: Vec<u32> = open.map(|(id, _)| *id).collect();
-        if open.is_empty() {
+        let Some(connection) = self.some_open(pick) else {
             return;
-        }
+        };
         self.resets += 1;
-        let pick = usize::try_from(pick % open.len() as u64).expect("an index");
-        let connection = open[pick];
         for side in 0..2 {
+            let lost = self.prng.next_u64();
+            let delay = self.delay();
             let entry = self.connections.get_mut(&connection).expect("open");
             let broken = &mut entry.sides[usize::from(side)];
-            broken.in_flight.clear();
-            broken.in_flight_size = 0;
             broken.queued.clear();
-            let at = now + self.delay();
+            broken.break_off(lost);
+            let last = broken.in_flight.back().map_or(now, |&(at, _)| at);
+            let timer = NetworkTimer::Gone {
+                connection,
+                side: 1 - side,
+            };
             out.push(Output::Timer {
-                at,
-                timer: NetworkTimer::Gone { connection, side },
+                at: last.max(now) + delay,
+                timer,
             });
         }
     }
 
+    /// One side of the `pick`-th open connection is told that it is gone; the other is not, still
+    /// reads what is on its way, and sends into the void.
+    pub(crate) fn forget_one(&mut self, now: u64, pick: u64, out: &mut Vec<Output>) {
+        let Some(connection) = self.some_open(pick) else {
+            return;
+        };
+        base::sometimes!("fault: one side forgets a connection");
+        let entry = self.connections.get_mut(&connection).expect("open");
+        entry.forgotten = true;
+        let side = u8::try_from(pick >> 63).expect("one bit");
+        out.push(keepalive(now, connection, 1 - side));
+        self.gone(connection, side, out);
+    }
+
+    fn some_open(&self, pick: u64) -> Option<u32> {
+        let is_open = |connection: &Connection| {
+            let mut sides = connection.sides.iter();
+            sides.all(|side| side.state == SideState::Open) && !connection.forgotten
+        };
+        let open = self.connections.iter();
+        let open: Vec<u32> = open
+            .filter(|(_, connection)| is_open(connection))
+            .map(|(id, _)| *id)
+            .collect();
+        let count = u64::try_from(open.len()).expect("few");
+        let chosen = (pick >> 1).checked_rem(count)?;
+        Some(open[usize::try_from(chosen).expect("an index")])
+    }
+
     /// Stops bytes from the hosts in mask `from` to those in mask `to`.
     pub(crate) fn cut(&mut self, from: u64, to: u64) {
-        for (host, cut) in self.cut.iter_mut().enumerate() {
-            if from >> host & 1 == 1 {
-                *cut |= to & !(1 << host);
+        self.each_path(from, to, |path| path.cut = true);
+    }
+
+    /// Slows bytes down from the hosts in mask `from` to those in mask `to`.
+    pub(crate) fn slow_down(&mut self, now: u64, (from, to): (u64, u64), slowness: Slowness) {
+        self.each_path(from, to, |path| path.slow_down(now, slowness));
+    }
+
+    /// Damages the next bytes from the hosts in mask `from` to those in mask `to`.
+    pub(crate) fn damage(&mut self, (from, to): (u64, u64), damage: Damage, pick: u64) {
+        self.each_path(from, to, |path| path.damage_next(damage, pick));
+    }
+
+    fn each_path(&mut self, from: u64, to: u64, mut act: impl FnMut(&mut Path)) {
+        let hosts = self.hosts.len();
+        for (index, path) in self.paths.iter_mut().enumerate() {
+            let (source, target) = (index / hosts, index % hosts);
+            if from >> source & 1 == 1 && to >> target & 1 == 1 && source != target {
+                act(path);
             }
         }
     }
 
-    /// Ends every cut; what stood still moves on.
-    pub(crate) fn heal(&mut self, now: u64, out: &mut Vec<Output>) {
-        if self.cut.iter().all(|&cut| cut == 0) {
-            return;
-        }
-        self.cut.fill(0);
+    /// Ends every cut between the hosts of the two masks, and all else that is wrong with their
+    /// paths; what stood still moves on.
+    pub(crate) fn heal(&mut self, now: u64, (from, to): (u64, u64), out: &mut Vec<Output>) {
+        self.each_path(from, to, Path::mend);
         let connections: Vec<u32> = self.connections.keys().copied().collect();
         for connection in connections {
             for side in 0..2 {
@@ -133,12 +181,20 @@ impl Network {
                 } else {
                     (second, first)
                 };
-                if receiver.state == SideState::Open {
+                let (hosts, out_of) = (self.hosts.len(), usize::from(sender.host));
+                let into = usize::from(receiver.host);
+                let is_back_cut = self.paths[into * hosts + out_of].cut;
+                if receiver.state == SideState::Open && !is_back_cut {
                     receiver.unacknowledged = 0;
                 }
+                let is_cut = self.paths[out_of * hosts + into].cut;
+                if !is_cut && sender.hurry(now + BACKLOG_MAX) {
+                    sender.arrival_scheduled = false;
+                }
                 if let (Some(&(at, _)), false) =
-                    (sender.in_flight.front(), sender.arrival_scheduled)
+                    (sender.in_flight.front(), sender.arrival_scheduled || is_cut)
                 {
+                    base::sometimes!("fault: bytes arrive after a cut has healed");
                     sender.arrival_scheduled = true;
                     let at = at.max(now) + self.speed.delay_min + self.prng.below(200_000);
                     sender.arrival_last = sender.arrival_last.max(at);
@@ -166,5 +222,42 @@ impl Network {
             }
         }
         found
+    }
+}
+
+const fn keepalive(now: u64, connection: u32, side: u8) -> Output {
+    let timer = NetworkTimer::Gone { connection, side };
+    let at = now + KEEPALIVE;
+    Output::Timer { at, timer }
+}
+
+impl Side {
+    /// What is in flight arrives by `latest`; whether anything would have been later.
+    fn hurry(&mut self, latest: u64) -> bool {
+        self.arrival_last = self.arrival_last.min(latest);
+        let late = self.in_flight.iter_mut().filter(|(at, _)| *at > latest);
+        late.map(|(at, _)| *at = latest).count() > 0
+    }
+
+    /// Loses the end of what is in flight, from any byte on.
+    fn break_off(&mut self, pick: u64) {
+        let mut kept = usize::try_from(pick % (self.in_flight_size as u64 + 1)).expect("a size");
+        base::sometimes!(
+            kept > 0 && kept < self.in_flight_size,
+            "fault: a connection is reset in the middle of its bytes"
+        );
+        self.in_flight_size = kept;
+        let mut whole = 0;
+        for (_, piece) in &mut self.in_flight {
+            let Piece::Data(bytes) = piece else { break };
+            if kept == 0 {
+                break;
+            }
+            let take = kept.min(bytes.len());
+            *bytes = bytes.slice(0, take);
+            kept -= take;
+            whole += 1;
+        }
+        self.in_flight.truncate(whole);
     }
 }

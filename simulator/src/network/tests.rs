@@ -11,6 +11,8 @@ struct Harness {
     server: ConnectionId,
 }
 
+const EVERYWHERE: (u64, u64) = (u64::MAX, u64::MAX);
+
 const DIALED: ConnectionId = ConnectionId(ConnectionId::DIALED);
 
 impl Harness {
@@ -171,7 +173,7 @@ fn a_cut_stalls_one_direction_and_healing_moves_it_on() {
     let (all, _) = harness.drain();
     assert!(all.is_empty());
     let mut out = Vec::new();
-    harness.network.heal(harness.now, &mut out);
+    harness.network.heal(harness.now, EVERYWHERE, &mut out);
     harness.take(out);
     harness.run(1_000_000);
     let late = |event: &NetworkEvent| match event {
@@ -227,9 +229,11 @@ fn a_crashed_process_is_noticed_and_a_dead_machine_is_not() {
         assert!(harness.closed(0));
 
         let mut harness = Harness::connected(seed, NetworkSpeed::default());
-        harness.network.power_off(1);
+        let mut out = Vec::new();
+        harness.network.power_off(harness.now, 1, &mut out);
+        harness.take(out);
         harness.send(b"into the void");
-        harness.run(60_000_000);
+        harness.run(30_000_000);
         assert!(!harness.closed(0));
         assert_eq!(harness.sent(), 1);
         harness.network.power_on(1);
@@ -256,4 +260,85 @@ fn closing_delivers_what_was_sent_before() {
     harness.receive();
     harness.run(1_000_000);
     assert!(harness.network.connections.is_empty() || harness.closed(1));
+}
+
+#[test]
+fn a_reset_leaves_a_piece_of_what_was_on_its_way() {
+    let mut cut_short = 0;
+    for seed in 0..40 {
+        let mut harness = Harness::connected(seed, NetworkSpeed::default());
+        harness.receive();
+        harness.send(&[1; 100]);
+        let mut out = Vec::new();
+        harness.network.reset_one(harness.now, seed, &mut out);
+        harness.take(out);
+        harness.run(1_000_000);
+        assert!(harness.closed(0) && harness.closed(1));
+        let received = harness.events.iter().find_map(|(_, event)| match event {
+            NetworkEvent::Received { buffer, .. } => Some(buffer.len()),
+            _ => None,
+        });
+        cut_short += u32::from(received.is_some_and(|size| size < 100));
+    }
+    assert!(cut_short > 10, "{cut_short}");
+}
+
+#[test]
+fn who_is_left_of_a_forgotten_connection_reads_on_and_hears_nothing_more() {
+    let mut harness = Harness::connected(1, NetworkSpeed::default());
+    harness.send(b"still on its way");
+    let mut out = Vec::new();
+    harness.network.forget_one(harness.now, 0, &mut out);
+    harness.take(out);
+    assert!(harness.closed(0), "the dialer is told");
+    let (all, _) = harness.drain();
+    assert_eq!(all, b"still on its way");
+    let mut out = Vec::new();
+    let bytes = Bytes::copy_of(b"into the void");
+    harness
+        .network
+        .send(harness.now, 1, harness.server, bytes, &mut out);
+    harness.take(out);
+    harness.run(20_000_000);
+    assert!(!harness.closed(1), "nobody tells it");
+    harness.run(60_000_000);
+    assert!(harness.closed(1), "its kernel has asked in vain");
+}
+
+#[test]
+fn damaged_bytes_arrive_and_are_remembered() {
+    let mut harness = Harness::connected(1, NetworkSpeed::default());
+    harness.network.damage((1 << 0, 1 << 1), Damage::Flip, 77);
+    harness.send(&[1; 100]);
+    let (all, _) = harness.drain();
+    assert!(all.len() == 100 && all != [1; 100]);
+    assert_eq!(harness.network.damaged_and_open(), 1);
+    let mut out = Vec::new();
+    harness.network.close(harness.now, 0, DIALED, &mut out);
+    assert_eq!(harness.network.damaged_and_open(), 0);
+}
+
+#[test]
+fn a_slow_way_delivers_in_its_own_time() {
+    let mut harness = Harness::connected(1, NetworkSpeed::default());
+    let slowness = Slowness {
+        bytes_per_second: 1000,
+        ..Slowness::default()
+    };
+    harness
+        .network
+        .slow_down(harness.now, (1 << 0, 1 << 1), slowness);
+    for _ in 0..5 {
+        harness.send(&[1; 1000]);
+    }
+    harness.receive();
+    harness.run(900_000);
+    let received = |harness: &Harness| {
+        let received = |event: &NetworkEvent| matches!(event, NetworkEvent::Received { .. });
+        let mut events = harness.events.iter();
+        events.any(|(_, event)| received(event))
+    };
+    assert!(!received(&harness));
+    harness.run(200_000);
+    assert!(received(&harness));
 }

@@ -7,12 +7,18 @@
 //!
 //! Each kind of fault is a function that draws one; the files below have them by domain.
 
+mod clients;
+mod clocks;
 mod network;
 mod process;
 
 use base::{Domain, Prng};
 
-use crate::{disk::Crash, profile::Shape};
+use crate::{
+    disk::Crash,
+    network::{Damage, Slowness},
+    profile::Shape,
+};
 
 /// Something that happens to the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +41,46 @@ pub(crate) enum Fault {
     Resume { node: u8 },
     /// Stops bytes from the hosts in one mask to those in the other.
     Cut { from: u64, to: u64 },
-    /// Ends all cuts.
+    /// Ends all cuts, and all else that is wrong with the network.
     Heal,
+    /// Ends what is wrong between the hosts of one mask and those of the other, in one direction.
+    Mend { from: u64, to: u64 },
     /// Resets some open connection.
     Reset { pick: u64 },
+    /// Makes one side of some open connection lose it without the other noticing.
+    Forget { pick: u64 },
+    /// Slows bytes down from the hosts in one mask to those in the other.
+    Slow {
+        from: u64,
+        to: u64,
+        slowness: Slowness,
+    },
+    /// Damages the next bytes from the hosts in one mask to those in the other.
+    Damage {
+        from: u64,
+        to: u64,
+        damage: Damage,
+        pick: u64,
+    },
+    /// Moves the realtime clock of a node.
+    StepClock { node: u8, micros: i64 },
+    /// Makes everything that a node computes take so many times as long; 1 is usual.
+    SlowProcessor { node: u8, factor: u8 },
+    /// Ends clients of a mask without a word, or, with their machine, without a sound.
+    ClientCrash { clients: u64, machine: bool },
+    /// Starts those of them that are down, under their old identity or a new one.
+    ClientReturn { clients: u64, identity: Identity },
+    /// Clients of a mask make their next calls one after another without a pause.
+    Burst { clients: u64, calls: u32 },
+}
+
+/// As whom a client comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// As the one it was, whose numbers it goes on from.
+    Same,
+    /// As somebody whom no server has heard of.
+    New,
 }
 
 /// When what happens; sorted by time.
@@ -60,6 +102,8 @@ impl Schedule {
         let mut kinds: Vec<Draw> = Vec::new();
         process::kinds(&shape.classes, &mut kinds);
         network::kinds(&shape.classes, &mut kinds);
+        clocks::kinds(&shape.classes, &mut kinds);
+        clients::kinds(&shape.classes, &mut kinds);
         for stretch in &shape.busy {
             let (low, high) = shape.faults_per_stretch;
             let count = drawer.prng.between(low, high);

@@ -96,7 +96,8 @@ impl Drawer {
 
     fn pause(&mut self, at: u64) {
         let node = self.node();
-        let length = self.prng.between(100_000, 20 * SECOND);
+        let longest = [2 * SECOND, 20 * SECOND, 60 * SECOND][self.prng.index(3)];
+        let length = self.prng.between(100_000, longest);
         self.push(at, Fault::Pause { node });
         self.push(at + length, Fault::Resume { node });
     }

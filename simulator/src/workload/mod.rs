@@ -23,7 +23,7 @@ use crate::{
         Failure, Verdict, ensure,
         linear::{Linear, Target, Window},
     },
-    profile::Durability,
+    profile::{Durability, Shape},
 };
 
 pub(crate) use produce::payload_target;
@@ -154,6 +154,8 @@ pub(crate) struct Workload {
     names: u64,
     durability: Durability,
     segment_size: u64,
+    /// Sessions may be lost to others: a repeated request may then be new to the server.
+    sessions_end: bool,
     /// The last offset that a send to a partition was told of.
     heads: BTreeMap<Target, u64>,
     /// Writes by client and number.
@@ -172,7 +174,8 @@ struct Sampler<'a> {
 }
 
 impl Workload {
-    pub(crate) fn new(seed: u64, clients: u8, durability: Durability, segment_size: u64) -> Self {
+    pub(crate) fn new(shape: &Shape) -> Self {
+        let seed = shape.seed;
         let caller = |index: u8| {
             let mut prng = Prng::new(seed, Domain::Workload, u64::from(index));
             let id = ClientId(prng.next_u128() | 1);
@@ -185,12 +188,13 @@ impl Workload {
             }
         };
         Self {
-            callers: (0..clients).map(caller).collect(),
+            callers: (0..shape.clients).map(caller).collect(),
             streams: BTreeMap::new(),
             topics: BTreeMap::new(),
             names: 0,
-            durability,
-            segment_size,
+            durability: shape.durability,
+            segment_size: shape.limits.segment_size,
+            sessions_end: shape.classes.evictions,
             heads: BTreeMap::new(),
             made: BTreeMap::new(),
             calls: 0,
@@ -242,6 +246,37 @@ impl Workload {
     /// What the client waits for.
     pub(crate) fn pending(&self, client: usize) -> Option<&Call> {
         self.callers[client].pending.as_ref().map(|(call, _)| call)
+    }
+
+    /// The last number that a client has given to a write.
+    pub(crate) fn last_request(&self, client: usize) -> u64 {
+        self.callers[client].numbers
+    }
+
+    /// A client has died: nobody will ever know what became of its call. `last_request` is what
+    /// the application had written down of its numbers.
+    pub(crate) fn on_crash(&mut self, client: usize, last_request: u64) {
+        let caller = &mut self.callers[client];
+        let Some((call, _)) = caller.pending.take() else {
+            return;
+        };
+        self.unknown += 1;
+        if !call.is_write() {
+            return;
+        }
+        if last_request > caller.numbers {
+            caller.numbers = last_request;
+        } else {
+            // It never had its turn.
+            self.made.remove(&(caller.id, caller.numbers + 1));
+        }
+    }
+
+    /// A client comes back as somebody else.
+    pub(crate) fn rename(&mut self, client: usize) {
+        let caller = &mut self.callers[client];
+        caller.id = ClientId(caller.prng.next_u128() | 1);
+        caller.numbers = 0;
     }
 
     /// A call has come to its end. True if it has certainly been done.
@@ -431,7 +466,17 @@ impl Sampler<'_> {
                 call,
                 Call::DeletePartitions { .. } | Call::CreatePartitions { .. }
             );
-        if may_be_gone || no_offset || beyond || too_few {
+        // An earlier attempt, in a session that was lost to another client, has done it.
+        let did_it = self.workload.sessions_end
+            && error.maybe_applied()
+            && [
+                ErrorCode::STREAM_NAME_ALREADY_EXISTS,
+                ErrorCode::TOPIC_NAME_ALREADY_EXISTS,
+            ]
+            .contains(&code)
+            && matches!(call, Call::CreateStream { .. } | Call::CreateTopic { .. });
+        base::sometimes!(did_it, "fault: a session is lost between two attempts");
+        if may_be_gone || no_offset || beyond || too_few || did_it {
             return Ok(());
         }
         self.fail(format!(

@@ -21,6 +21,8 @@ impl Sampler<'_> {
         let (Some(topic), Some(stream)) = (self.some_topic(), self.some_stream()) else {
             return self.sample_set_up();
         };
+        // Whether an attempt in a lost session has changed it too cannot be known.
+        let is_known = !self.workload.sessions_end;
         let partitions = self.workload.topics[&topic].partitions;
         match self.prng().below(10) {
             0..4 if live < TOPICS_MAX => self.create_topic(stream),
@@ -35,10 +37,10 @@ impl Sampler<'_> {
                     RequestFrame::new(&Request::DeleteTopic(target)),
                 )
             }
-            5..6 if partitions < PARTITIONS_MAX => {
+            5..6 if is_known && partitions < PARTITIONS_MAX => {
                 self.change_partitions(Call::CreatePartitions { topic, count: 1 })
             }
-            6..7 if partitions > 1 => {
+            6..7 if is_known && partitions > 1 => {
                 self.change_partitions(Call::DeletePartitions { topic, count: 1 })
             }
             _ => {

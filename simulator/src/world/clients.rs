@@ -3,23 +3,34 @@
 use std::{collections::VecDeque, time::Duration};
 
 use base::{Domain, Instant, Prng, Timestamp};
-use client::{Client, ClientConfig, ClientLimits, ClientTiming, RequestFrame};
+use client::{Client, ClientConfig, ClientLimits, ClientTiming, RequestFrame, StopReason};
 use platform::{Effect, Event, NetworkEvent, Now};
 
 use super::{
     Due, EPOCH, Phase, World,
     nodes::{CLIENT_PORT, PASSWORD, USERNAME},
 };
-use crate::network::address_of;
+use crate::{network::address_of, schedule::Identity};
 
 pub(super) struct SimulatedClient {
     pub(super) client: Client,
+    /// Its process runs.
+    alive: bool,
     inbox: VecDeque<Event>,
     turn_at: Option<u64>,
     deadline_at: Option<u64>,
     prng: Prng,
     /// Waits for [`Due::Think`].
     thinking: bool,
+    /// So many of the next calls follow without a pause.
+    hurried: u32,
+}
+
+impl SimulatedClient {
+    /// Why it gave up for good, if it did and still runs.
+    pub(super) fn stopped(&self) -> Option<StopReason> {
+        self.client.stopped().filter(|_| self.alive)
+    }
 }
 
 const fn now(time: u64) -> Now {
@@ -29,40 +40,43 @@ const fn now(time: u64) -> Now {
     }
 }
 
+/// Usual timeouts; idle connections are left alone for long.
+fn patience() -> ClientTiming {
+    ClientTiming {
+        ping_interval: Duration::from_secs(40),
+        ..ClientTiming::default()
+    }
+}
+
+/// Timeouts of one that gives every attempt up at once and storms the next node.
+fn impatience() -> ClientTiming {
+    let millis = Duration::from_millis;
+    ClientTiming {
+        connect_timeout: millis(200),
+        reply_timeout: millis(150),
+        retry_pause: (millis(1), millis(20)),
+        redial_pause: (millis(1), millis(50)),
+        rotate_after: millis(100),
+        ..patience()
+    }
+}
+
 impl World {
     pub(super) fn start_clients(&mut self) {
         for index in 0..self.shape.clients {
             let entity = 1_000 + u64::from(index);
             let mut prng = Prng::new(self.shape.seed, Domain::Client, entity);
-            let mut nodes: Vec<_> = (0..self.shape.replicas)
-                .map(|node| address_of(u16::from(node), CLIENT_PORT))
-                .collect();
-            let first = prng.index(nodes.len());
-            nodes.rotate_left(first);
-            let config = ClientConfig {
-                id: self.workload.id(usize::from(index)),
-                last_request: 0,
-                nodes,
-                username: USERNAME.into(),
-                password: PASSWORD.into(),
-                limits: ClientLimits {
-                    queue_max: 4,
-                    frame_size_max: 1 << 20,
-                },
-                timing: ClientTiming {
-                    ping_interval: Duration::from_secs(40),
-                    ..ClientTiming::default()
-                },
-            };
             let mut out = std::mem::take(&mut self.outbox);
-            let client = Client::new(config, prng.next_u64(), now(self.time), &mut out);
+            let client = self.make_client(index, 0, &mut prng, &mut out);
             self.clients.push(SimulatedClient {
                 client,
+                alive: true,
                 inbox: VecDeque::new(),
                 turn_at: None,
                 deadline_at: None,
                 prng,
                 thinking: false,
+                hurried: 0,
             });
             self.execute_client(index, &mut out);
             self.outbox = out;
@@ -71,9 +85,106 @@ impl World {
         }
     }
 
+    fn make_client(
+        &self,
+        index: u8,
+        last_request: u64,
+        prng: &mut Prng,
+        out: &mut Vec<Effect>,
+    ) -> Client {
+        let mut nodes: Vec<_> = (0..self.shape.replicas)
+            .map(|node| address_of(u16::from(node), CLIENT_PORT))
+            .collect();
+        let first = prng.index(nodes.len());
+        nodes.rotate_left(first);
+        let impatient = self.shape.impatient && self.phase == Phase::Faults;
+        let config = ClientConfig {
+            id: self.workload.id(usize::from(index)),
+            last_request,
+            nodes,
+            username: USERNAME.into(),
+            password: PASSWORD.into(),
+            limits: ClientLimits {
+                queue_max: 4,
+                frame_size_max: 1 << 20,
+            },
+            timing: if impatient { impatience() } else { patience() },
+        };
+        Client::new(config, prng.next_u64(), now(self.time), out)
+    }
+
+    /// The process of a client ends, and its machine with it if `machine` says so.
+    pub(super) fn crash_client(&mut self, index: u8, machine: bool) {
+        let slot = usize::from(index);
+        let host = u16::from(self.shape.replicas) + u16::from(index);
+        let target = &mut self.clients[slot];
+        if !std::mem::take(&mut target.alive) {
+            return;
+        }
+        base::sometimes!(
+            self.workload.pending(slot).is_some(),
+            "fault: a client dies in the middle of a call"
+        );
+        target.inbox.clear();
+        target.hurried = 0;
+        self.workload.on_crash(slot, target.client.last_request());
+        self.with_network(|network, now, out| {
+            if machine {
+                network.power_off(now, host, out);
+            } else {
+                network.crash(now, host, out);
+            }
+        });
+    }
+
+    /// A client that is down starts again, and goes on where it was or as somebody else.
+    pub(super) fn return_client(&mut self, index: u8, identity: Identity) {
+        let slot = usize::from(index);
+        if self.clients[slot].alive {
+            return;
+        }
+        self.network
+            .power_on(u16::from(self.shape.replicas) + u16::from(index));
+        let last_request = match identity {
+            Identity::Same => {
+                base::sometimes!("fault: a client comes back under its identity");
+                self.workload.last_request(slot)
+            }
+            Identity::New => {
+                base::sometimes!("fault: a client comes back as somebody else");
+                self.workload.rename(slot);
+                0
+            }
+        };
+        let mut out = std::mem::take(&mut self.outbox);
+        let mut prng = self.clients[slot].prng.clone();
+        let client = self.make_client(index, last_request, &mut prng, &mut out);
+        let target = &mut self.clients[slot];
+        target.client = client;
+        target.prng = prng;
+        target.alive = true;
+        self.execute_client(index, &mut out);
+        self.outbox = out;
+        self.plan_client_deadline(index);
+        self.think(index);
+    }
+
+    /// A client calls without a pause for a while.
+    pub(super) fn burst(&mut self, index: u8, calls: u32) {
+        let target = &mut self.clients[usize::from(index)];
+        if target.alive {
+            base::sometimes!("fault: a burst of calls");
+            target.hurried = calls;
+            self.push(self.time, Due::Think { client: index });
+        }
+    }
+
     pub(super) fn tell_client(&mut self, client: u8, event: NetworkEvent) {
         let time = self.time;
         let target = &mut self.clients[usize::from(client)];
+        if !target.alive {
+            return;
+        }
         target.inbox.push_back(Event::Network(event));
         if target.turn_at.is_none_or(|planned| planned > time) {
             target.turn_at = Some(time);
@@ -104,6 +215,10 @@ impl World {
         let place = 1 << 32 | u64::from(index);
         let mut out = std::mem::take(&mut self.outbox);
         let target = &mut self.clients[usize::from(index)];
+        if !target.alive {
+            self.outbox = out;
+            return;
+        }
         while let Some(event) = target.inbox.pop_front() {
             self.digest.add_event(time, place, &event);
             if self.trace {
@@ -183,11 +298,16 @@ impl World {
         let time = self.time;
         let mean = Duration::from_micros(self.shape.think);
         let target = &mut self.clients[usize::from(client)];
-        if target.thinking {
+        if target.thinking || !target.alive {
             return;
         }
-        let pause = target.prng.exponential(mean);
-        let pause = u64::try_from(pause.as_micros()).expect("pauses are short");
+        let pause = if target.hurried > 0 {
+            target.hurried -= 1;
+            0
+        } else {
+            let pause = target.prng.exponential(mean);
+            u64::try_from(pause.as_micros()).expect("pauses are short")
+        };
         let stretch = self
             .shape
             .busy
@@ -202,6 +322,9 @@ impl World {
     pub(super) fn on_think_due(&mut self, client: u8) {
         let slot = usize::from(client);
         self.clients[slot].thinking = false;
+        if !self.clients[slot].alive {
+            return;
+        }
         if self.phase != Phase::Faults || !self.workload.is_idle(slot) {
             return;
         }
@@ -229,7 +352,7 @@ impl World {
 
     pub(super) fn next_last_call(&mut self, client: u8) {
         let slot = usize::from(client);
-        if !self.workload.is_idle(slot) {
+        if !self.workload.is_idle(slot) || !self.clients[slot].alive {
             return;
         }
         if let Some(call) = self.last_calls.pop() {

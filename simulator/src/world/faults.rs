@@ -137,14 +137,7 @@ impl World {
                 }
             }
             Fault::Resume { node } => self.resume(node),
-            Fault::Cut { from, to } => {
-                self.statistics.cuts += 1;
-                self.network.cut(from, to);
-            }
-            Fault::Heal => self.with_network(|network, now, out| network.heal(now, out)),
-            Fault::Reset { pick } => {
-                self.with_network(|network, now, out| network.reset_one(now, pick, out));
-            }
+            strain => self.on_strain(strain),
         }
     }
 
@@ -193,7 +186,8 @@ impl World {
         if self.trace {
             super::trace::world(self.time, &format!("node {node} starts"));
         }
-        self.statistics.restarts += 1;
+        let again = self.nodes[usize::from(node)].incarnation > 0;
+        self.statistics.restarts += u64::from(again);
         self.start_node(node);
     }
 
@@ -205,7 +199,7 @@ impl World {
 
     /// Ends all faults for good.
     pub(super) fn heal_all(&mut self) {
-        self.with_network(|network, now, out| network.heal(now, out));
+        self.heal_strain();
         for node in 0..self.shape.replicas {
             self.nodes[usize::from(node)].doom = None;
             self.resume(node);

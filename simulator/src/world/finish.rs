@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::{GroupId, Op};
 
-use super::{Due, Phase, World};
+use super::{Due, Phase, World, clients::SimulatedClient};
 use crate::{
     check::{bytes, committed::check_origin, linear, liveness},
     workload::FinalCall,
@@ -87,10 +87,7 @@ impl World {
             Some(format!("client {client} waits for {call:?}"))
         });
         waiting.or_else(|| {
-            let stopped = self
-                .clients
-                .iter()
-                .find_map(|client| client.client.stopped());
+            let stopped = self.clients.iter().find_map(SimulatedClient::stopped);
             stopped.map(|reason| format!("a client has stopped: {reason}"))
         })
     }
@@ -113,6 +110,11 @@ impl World {
     }
 
     fn final_checks(&mut self) {
+        let damaged = self.network.damaged_and_open();
+        if damaged > 0 {
+            let message = format!("{damaged} connections are kept that carried damaged bytes");
+            return self.fail("links", message);
+        }
         let time = self.time;
         let made = &self.workload.made;
         let window = |client, request| made.get(&(client, request)).map(|made| made.window);

@@ -12,11 +12,13 @@
 //! **Invariant:** no wall clock, no thread, no unordered collection.
 
 mod clients;
+mod clock;
 mod digest;
 mod faults;
 mod finish;
 mod nodes;
 mod observe;
+mod strain;
 mod trace;
 
 use std::{
@@ -27,6 +29,7 @@ use std::{
 use base::{Domain, GroupId, Prng};
 use platform::{Outbox, Token};
 
+pub(crate) use clock::ClockShape;
 pub(crate) use digest::Digest;
 
 use crate::{
@@ -236,6 +239,9 @@ pub(crate) struct World {
     standings: BTreeMap<(u8, GroupId), Standing>,
 }
 
+/// In microseconds: when the last node starts.
+const NODE_STARTS_WITHIN: u64 = 1_000_000;
+
 /// Runs are ended after so many events: a livelock in zero time.
 const EVENTS_MAX: u64 = 30_000_000;
 
@@ -244,12 +250,7 @@ impl World {
         let shape = Shape::draw(seed, profile);
         let schedule = Schedule::draw(&shape);
         let hosts = usize::from(shape.replicas) + usize::from(shape.clients);
-        let workload = Workload::new(
-            seed,
-            shape.clients,
-            shape.durability,
-            shape.limits.segment_size,
-        );
+        let workload = Workload::new(&shape);
         let network = Network::new(seed, hosts, shape.network);
         Self {
             nodes: (0..shape.replicas)
@@ -329,7 +330,10 @@ impl World {
 
     fn begin(&mut self) {
         for node in 0..self.shape.replicas {
-            self.start_node(node);
+            // Nobody's timers run in step.
+            let at = self.delays.below(NODE_STARTS_WITHIN);
+            let incarnation = 0;
+            self.push(at, Due::Restart { node, incarnation });
         }
         self.start_clients();
         for (index, (at, _)) in self.schedule.faults.clone().into_iter().enumerate() {

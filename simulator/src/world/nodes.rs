@@ -6,11 +6,11 @@ use argon2::{
     Algorithm, Argon2, Params, PasswordHasher, PasswordVerifier, Version,
     password_hash::{PasswordHash, SaltString},
 };
-use base::{Bytes, Instant, Prng, ReplicaIndex, ShardIndex, Timestamp};
+use base::{Bytes, Prng, ReplicaIndex, ShardIndex};
 use platform::{ConnectionId, Effect, Event, Level, ListenerId, NetworkEvent, Now, Outcome, Work};
 use server::{NodeAddress, RootCredential, Shard, ShardConfig};
 
-use super::{Due, EPOCH, World};
+use super::{Due, World, clock::Clock};
 use crate::{
     disk::{Crash, Disk, Point},
     network::{address_of, concerns},
@@ -24,6 +24,11 @@ pub(crate) const PASSWORD: &str = "secret";
 pub(crate) const CLIENT_PORT: u16 = 8090;
 const REPLICA_PORT: u16 = 9090;
 const CLUSTER: u128 = 0x5eed;
+
+/// What a turn and each event in it usually cost, in microseconds; it counts only where the
+/// processor is slow.
+const TURN: u64 = 40;
+const EVENT: u64 = 15;
 
 /// Is the process running?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +47,8 @@ pub(super) struct SimulatedShard {
     turn_at: Option<u64>,
     /// When it is next woken for its deadline, if it is.
     deadline_at: Option<u64>,
+    /// It computes until then.
+    busy_until: u64,
 }
 
 pub(super) struct Node {
@@ -51,9 +58,9 @@ pub(super) struct Node {
     pub(super) boot_id: u128,
     pub(super) disk: Disk,
     pub(super) shards: Vec<SimulatedShard>,
-    /// Added to virtual time for the monotonic clock, whose start means nothing.
-    clock_base: u64,
-    clock_offset: u64,
+    pub(super) clock: Clock,
+    /// Everything takes so many times as long.
+    pub(super) slowness: u8,
     /// Dies at the disk request with this number.
     pub(super) doom: Option<Doom>,
     /// Bytes of a frame that earlier sends have left open, per connection.
@@ -78,18 +85,15 @@ impl Node {
             boot_id: 1 + u128::from(index),
             disk: Disk::new(shape.seed, u64::from(index), shape.disks[slot]),
             shards: Vec::new(),
-            clock_base: 0,
-            clock_offset: shape.clock_offsets[slot],
+            clock: Clock::new(shape.clocks[slot]),
+            slowness: 1,
             doom: None,
             open_frames: BTreeMap::new(),
         }
     }
 
-    const fn now(&self, time: u64) -> Now {
-        Now {
-            monotonic: Instant(time + self.clock_base),
-            realtime: Timestamp(EPOCH + time + self.clock_offset),
-        }
+    fn now(&self, time: u64) -> Now {
+        self.clock.now(time)
     }
 }
 
@@ -144,7 +148,7 @@ impl World {
         let it = &mut self.nodes[slot];
         it.life = Life::Running;
         it.paused = false;
-        it.clock_base = prng.below(1_000_000_000);
+        it.clock.reboot(prng.below(1_000_000_000));
         self.checkers.committed.on_restart(node);
         self.forget_standings(node);
         for shard in 0..self.shape.shards {
@@ -157,6 +161,7 @@ impl World {
                 inbox: VecDeque::new(),
                 turn_at: None,
                 deadline_at: None,
+                busy_until: 0,
             });
             self.execute_all(node, shard, &mut out);
             self.outbox = out;
@@ -186,7 +191,9 @@ impl World {
                 it.life = Life::Off;
                 it.boot_id += 1 << 64;
                 self.statistics.power_losses += 1;
-                self.network.power_off(u16::from(node));
+                self.with_network(|network, now, out| {
+                    network.power_off(now, u16::from(node), out);
+                });
             }
         }
         self.forget_standings(node);
@@ -214,6 +221,7 @@ impl World {
         let Some(target) = it.shards.get_mut(usize::from(shard)) else {
             return;
         };
+        let at = at.max(target.busy_until);
         if target.turn_at.is_none_or(|planned| planned > at) {
             target.turn_at = Some(at);
             self.push(
@@ -272,10 +280,11 @@ impl World {
         if it.paused {
             return;
         }
-        let due = target
-            .shard
-            .deadline()
-            .is_some_and(|at| at <= it.now(time).monotonic);
+        if target.busy_until > time {
+            return self.wake(node, shard, time);
+        }
+        let now = it.clock.now(time).monotonic;
+        let due = target.shard.deadline().is_some_and(|at| at <= now);
         if due {
             self.turn(node, shard);
         } else {
@@ -292,6 +301,11 @@ impl World {
         };
         let mut out = std::mem::take(&mut self.outbox);
         let place = u64::from(node) << 16 | u64::from(shard);
+        if it.slowness > 1 {
+            base::sometimes!("fault: a turn on a slow processor");
+            let usual = TURN + EVENT * target.inbox.len() as u64;
+            target.busy_until = time + usual * u64::from(it.slowness);
+        }
         while let Some(event) = target.inbox.pop_front() {
             self.digest.add_event(time, place, &event);
             if self.trace {
@@ -313,7 +327,7 @@ impl World {
         let time = self.time;
         let it = &mut self.nodes[usize::from(node)];
         let incarnation = it.incarnation;
-        let (now, base) = (it.now(time).monotonic, it.clock_base);
+        let now = it.now(time).monotonic;
         let Some(target) = it.shards.get_mut(usize::from(shard)) else {
             return;
         };
@@ -324,7 +338,7 @@ impl World {
         let at = if deadline <= now {
             time + 1
         } else {
-            deadline.0 - base
+            it.clock.when(deadline)
         };
         if target.deadline_at.is_none_or(|planned| planned > at) {
             target.deadline_at = Some(at);
