@@ -98,7 +98,7 @@ pub(crate) const PROFILES: [Profile; 10] = [
     Profile {
         name: "overload",
         about: "bursts of many clients against tiny queues, slow links and processors",
-        clients: (4, 12),
+        clients: (4, 8),
         faults_per_stretch: (1, 3),
         crashes: 40,
         power_losses: 20,

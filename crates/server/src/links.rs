@@ -371,6 +371,8 @@ impl Links {
         loop {
             let whole = match peer.reader.next_frame() {
                 Ok(Some(frame)) => wire::replica::verify(&frame).is_ok().then_some(frame),
+                // A damaged size would have the link wait, alive and deaf, for what never comes.
+                Ok(None) if peer.reader.header().is_some_and(is_damaged) => None,
                 Ok(None) => {
                     let buffer = peer.reader.buffer_to_receive();
                     return out.push(Effect::Receive { connection, buffer });
@@ -387,6 +389,7 @@ impl Links {
             });
             let Some(frame) = sound else {
                 // A stream that has lost its way is of no further use.
+                base::sometimes!("links: a damaged stream is closed");
                 let heard = peer.last_heard;
                 return self.drop_link(heard, index, out);
             };
@@ -528,4 +531,8 @@ impl Links {
             .iter_mut()
             .find(|peer| peer.connection == Some(connection))
     }
+}
+
+fn is_damaged(header: &[u8]) -> bool {
+    wire::replica::verify_header(header).is_err()
 }

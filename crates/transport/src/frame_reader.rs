@@ -270,6 +270,13 @@ impl FrameReader {
         }
     }
 
+    /// The header of the next frame, once it is there; for whoever can judge it before the rest
+    /// has come, and must not wait for the size that a damaged one names.
+    #[must_use]
+    pub fn header(&self) -> Option<&[u8]> {
+        self.bytes().get(..HEADER_SIZE)
+    }
+
     /// Whether the buffer is out with a `Receive`.
     #[must_use]
     pub const fn is_receiving(&self) -> bool {

@@ -61,7 +61,7 @@ impl Drawer {
             0 => self.clients(),
             _ => (1 << self.shape.clients) - 1,
         };
-        let calls = u32::try_from(self.prng.between(5, 40)).expect("few");
+        let calls = u32::try_from(self.prng.between(5, 20)).expect("few");
         self.push(at, Fault::Burst { clients, calls });
     }
 }

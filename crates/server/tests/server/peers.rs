@@ -258,6 +258,16 @@ fn a_frame_without_a_seal_closes_the_link() {
 }
 
 #[test]
+fn a_damaged_size_closes_the_link_at_once() {
+    let mut cluster = Cluster::new();
+    let mut frame = message(&mut Prng::new(1, Domain::Network, 2), 0).to_vec();
+    // 128 KiB more than there are; the link would be deaf until they have come.
+    frame[50] ^= 2;
+    cluster.tell(0, &frame);
+    assert!(cluster.node.is_closed(cluster.links[0]));
+}
+
+#[test]
 fn a_stranger_on_the_replica_port_is_turned_away() {
     let mut cluster = Cluster::new();
     for hello in [
