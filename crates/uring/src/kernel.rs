@@ -557,6 +557,27 @@ pub(crate) fn socket(address: &SocketAddr) -> io::Result<TcpStream> {
     Ok(TcpStream::from(unsafe { OwnedFd::from_raw_fd(descriptor) }))
 }
 
+/// Has the kernel ask an idle peer for signs of life: after 15 s, then every 5 s, and give the
+/// connection up after six questions without an answer. A machine that lost power, or a middlebox
+/// that forgot the connection, would otherwise hold it open for ever.
+pub(crate) fn keep_alive(socket: &TcpStream) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 15)?;
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 5)?;
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 6)
+}
+
+fn set_option(socket: &TcpStream, level: i32, name: i32, value: i32) -> io::Result<()> {
+    let size = libc::socklen_t::try_from(size_of::<i32>()).expect("four");
+    let pointer = (&raw const value).cast();
+    // SAFETY: the kernel reads an integer on our stack, of the size that we say.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, pointer, size) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// Lets this process have as many descriptors as it may: the soft limit becomes the hard one.
 /// Files and connections share them, and the usual soft limit is 1,024.
 ///

@@ -24,7 +24,7 @@ use base::{Buffer, Bytes, Instant, ShardIndex};
 use platform::{Address, ConnectionId, Event, ListenerId, NetworkEvent};
 
 use crate::{
-    kernel::{Completion, Kernel, Key, Request, SLICES_MAX, Scratch, socket},
+    kernel::{Completion, Kernel, Key, Request, SLICES_MAX, Scratch, keep_alive, socket},
     mail::Passage,
     ring::Purpose,
 };
@@ -180,8 +180,9 @@ impl Network {
 
     fn accept(&mut self, listener: ListenerId, descriptor: OwnedFd, inbox: &mut VecDeque<Event>) {
         let socket = TcpStream::from(descriptor);
+        let prepared = socket.set_nodelay(true).and_then(|()| keep_alive(&socket));
         // Both fail only if the peer is gone already.
-        let (Ok(peer), Ok(())) = (socket.peer_addr(), socket.set_nodelay(true)) else {
+        let (Ok(peer), Ok(())) = (socket.peer_addr(), prepared) else {
             return;
         };
         self.accepted += 1;
@@ -208,6 +209,7 @@ impl Network {
         assert!(connection.0 & ConnectionId::DIALED != 0);
         let made = socket(&address).and_then(|socket| {
             socket.set_nodelay(true)?;
+            keep_alive(&socket)?;
             Ok(socket)
         });
         let socket = match made {

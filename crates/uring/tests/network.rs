@@ -67,6 +67,21 @@ fn fragments_are_echoed_in_order() {
 }
 
 #[test]
+fn a_silent_peer_is_asked_for_signs_of_life() {
+    let (_body, _directory, _connection, client) = pair();
+    let client_port = format!(":{:04X}", client.local_addr().unwrap().port());
+    let server_port = format!(":{:04X}", client.peer_addr().unwrap().port());
+    let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let accepted = sockets.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_ours = fields[1].ends_with(&server_port) && fields[2].ends_with(&client_port);
+        is_ours.then(|| fields[5].to_owned())
+    });
+    // Timer 2 is the one of keepalive.
+    assert!(accepted.unwrap().starts_with("02:"));
+}
+
+#[test]
 fn accepted_connections_get_ids_of_their_shard_and_keep_coming() {
     let (mut body, _directory) = body();
     let address = body.listen(ListenerId::REPLICA);

@@ -78,9 +78,9 @@ impl Path {
             );
             detour += lag.min(LAG_MAX);
         }
-        if bytes_per_second > 0 {
+        if let Some(passage) = (size as u64 * 1_000_000).checked_div(bytes_per_second) {
             let start = self.busy_until.max(now);
-            self.busy_until = start + size as u64 * 1_000_000 / bytes_per_second;
+            self.busy_until = start + passage;
             base::sometimes!(start > now, "fault: bytes wait for a slow link");
             detour += self.busy_until - now;
         }
