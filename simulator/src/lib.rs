@@ -12,6 +12,7 @@
 //! **Invariants:** everything random comes from the seed; nothing in a world reads a clock or
 //! iterates over an unordered collection; no checker knows how the server works.
 
+mod atlas;
 mod body;
 mod check;
 mod cli;
@@ -24,6 +25,7 @@ mod report;
 mod runner;
 mod schedule;
 mod seeds;
+mod segments;
 mod workload;
 mod world;
 

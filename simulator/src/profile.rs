@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::{Domain, Prng};
 use server::{Limits, Timing};
 
-use crate::{disk::DiskSpeed, network::NetworkSpeed, world::ClockShape};
+use crate::{atlas::Promise, disk::DiskSpeed, network::NetworkSpeed, world::ClockShape};
 
 /// How likely things are. Shares are in percent of seeds.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,11 @@ pub(crate) struct Profile {
     pub(crate) faults_per_stretch: (u64, u64),
     pub(crate) crashes: u64,
     pub(crate) power_losses: u64,
+    pub(crate) wipes: u64,
+    pub(crate) damage: u64,
+    pub(crate) disk_errors: u64,
+    pub(crate) disk_full: u64,
+    pub(crate) slow_disks: u64,
     pub(crate) pauses: u64,
     pub(crate) partitions: u64,
     pub(crate) resets: u64,
@@ -44,6 +49,16 @@ pub(crate) struct Profile {
     pub(crate) all_persisted: u64,
 }
 
+/// Which classes the product can take so far; one that it cannot is off in every profile.
+const WIPES: bool = false;
+const DAMAGE: bool = false;
+const ERRORS: bool = false;
+const FULL: bool = false;
+
+const fn share(on: bool, percent: u64) -> u64 {
+    if on { percent } else { 0 }
+}
+
 const SWARM: Profile = Profile {
     name: "swarm",
     about: "3 to 5 replicas; every class of faults, some of them in each seed",
@@ -54,6 +69,11 @@ const SWARM: Profile = Profile {
     faults_per_stretch: (0, 3),
     crashes: 85,
     power_losses: 60,
+    wipes: share(WIPES, 10),
+    damage: share(DAMAGE, 30),
+    disk_errors: share(ERRORS, 20),
+    disk_full: share(FULL, 15),
+    slow_disks: 20,
     pauses: 30,
     partitions: 50,
     resets: 40,
@@ -194,6 +214,11 @@ impl Profile {
 pub(crate) struct Classes {
     pub(crate) crashes: bool,
     pub(crate) power_losses: bool,
+    pub(crate) wipes: bool,
+    pub(crate) damage: bool,
+    pub(crate) disk_errors: bool,
+    pub(crate) disk_full: bool,
+    pub(crate) slow_disks: bool,
     pub(crate) pauses: bool,
     pub(crate) partitions: bool,
     pub(crate) resets: bool,
@@ -255,6 +280,11 @@ impl Shape {
         let classes = Classes {
             crashes: on(profile.crashes),
             power_losses: on(profile.power_losses),
+            wipes: on(profile.wipes),
+            damage: on(profile.damage),
+            disk_errors: on(profile.disk_errors),
+            disk_full: on(profile.disk_full),
+            slow_disks: on(profile.slow_disks),
             pauses: on(profile.pauses),
             partitions: on(profile.partitions),
             resets: on(profile.resets),
@@ -307,9 +337,14 @@ impl Shape {
         self.busy.last().expect("at least one stretch").end
     }
 
-    /// How many nodes may lose what `replicated` topics have not synced.
-    pub(crate) const fn exposed_max(&self) -> u8 {
-        (self.replicas - 1) / 2
+    /// What the cluster is to survive.
+    pub(crate) fn promise(&self) -> Promise {
+        Promise {
+            replicas: self.replicas,
+            shards: self.shards,
+            all_persisted: self.durability == Durability::AllPersisted,
+            broken: false,
+        }
     }
 }
 

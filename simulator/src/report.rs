@@ -51,6 +51,8 @@ pub(crate) fn json(summary: &Summary, profile: &Profile, start: u64) -> Value {
         "crashes": total.crashes,
         "restarts": total.restarts,
         "power_losses": total.power_losses,
+        "wipes": total.wipes,
+        "damages": total.damages,
         "pauses": total.pauses,
         "cuts": total.cuts,
         "resets": total.resets,

@@ -187,6 +187,8 @@ impl Statistics {
         self.crashes += other.crashes;
         self.restarts += other.restarts;
         self.power_losses += other.power_losses;
+        self.wipes += other.wipes;
+        self.damages += other.damages;
         self.pauses += other.pauses;
         self.cuts += other.cuts;
         self.resets += other.resets;

@@ -115,6 +115,11 @@ impl Views {
         )
     }
 
+    /// A node has lost its disk, and with it all that bound it.
+    pub(crate) fn on_wiped(&mut self, node: u8) {
+        self.spoken.retain(|(at, _), _| *at != node);
+    }
+
     /// The highest view anyone has led of any group; how many view changes there were.
     pub(crate) fn view_changes(&self) -> u64 {
         let later = self.primaries.keys().filter(|(_, view)| view.0 > 0);

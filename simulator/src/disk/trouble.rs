@@ -61,9 +61,11 @@ impl Disk {
         self.trouble.errors[operation as usize] = nth;
     }
 
-    /// No further request fails.
-    pub(crate) const fn fail_no_more(&mut self) {
+    /// No further request fails, there is room, and all goes at its usual speed.
+    pub(crate) const fn heal(&mut self) {
         self.trouble.errors = [0; 3];
+        self.trouble.capacity = u64::MAX;
+        self.trouble.slowness = 1;
     }
 
     /// Whether a request has failed since the process started.

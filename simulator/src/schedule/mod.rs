@@ -9,30 +9,38 @@
 
 mod clients;
 mod clocks;
+mod disk;
 mod network;
 mod process;
 
 use base::{Domain, Prng};
 
 use crate::{
-    disk::Crash,
+    disk::{Crash, Point},
     network::{Damage, Slowness},
     profile::Shape,
 };
+
+pub(crate) use disk::{DiskDamage, DiskFault};
 
 /// Something that happens to the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Kills the process, or cuts the power, of every node in the mask.
     Crash { nodes: u64, crash: Crash },
-    /// Kills the node after it has asked for so many more disk requests, with that one in
-    /// flight; the node restarts after `downtime` microseconds.
+    /// Kills the node when it passes a point for the n-th time from now on; it restarts after
+    /// `downtime` microseconds.
     CrashAtDisk {
         node: u8,
-        requests: u64,
+        point: Point,
+        nth: u64,
         crash: Crash,
         downtime: u64,
     },
+    /// The machine dies, and its disk is empty when it is started again.
+    Wipe { node: u8 },
+    /// Something happens to a disk.
+    Disk { node: u8, fault: DiskFault },
     /// Starts every node in the mask that is down.
     Restart { nodes: u64 },
     /// Stops a process without ending it.
@@ -101,6 +109,7 @@ impl Schedule {
         };
         let mut kinds: Vec<Draw> = Vec::new();
         process::kinds(&shape.classes, &mut kinds);
+        disk::kinds(&shape.classes, &mut kinds);
         network::kinds(&shape.classes, &mut kinds);
         clocks::kinds(&shape.classes, &mut kinds);
         clients::kinds(&shape.classes, &mut kinds);

@@ -1,7 +1,10 @@
 //! Faults of processes and machines: crashes, at a time or at a disk request, power losses, pauses.
 
 use super::{Draw, Drawer, Fault, SECOND};
-use crate::{disk::Crash, profile::Classes};
+use crate::{
+    disk::{Crash, Point},
+    profile::Classes,
+};
 
 /// What the classes of a seed allow.
 pub(super) fn kinds(classes: &Classes, kinds: &mut Vec<Draw>) {
@@ -59,13 +62,21 @@ impl Drawer {
     }
 
     fn at_disk(&mut self, at: u64, crash: Crash) {
-        let (node, requests) = (self.node(), 1 + self.prng.below(40));
+        let node = self.node();
+        let (point, within) = match self.prng.below(4) {
+            0 => (Point::Complete, 40),
+            1 => (Point::Sync, 12),
+            2 if self.prng.chance(1, 2) => (Point::Rename, 2),
+            _ => (Point::Submit, 40),
+        };
+        let nth = 1 + self.prng.below(within);
         let downtime = self.downtime();
         self.push(
             at,
             Fault::CrashAtDisk {
                 node,
-                requests,
+                point,
+                nth,
                 crash,
                 downtime,
             },

@@ -1,96 +1,13 @@
-//! Faults as they happen, and the atlas that keeps them survivable.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! Faults as they happen, as hard as the atlas allows.
 
 use super::{
     Due, Phase, World,
     nodes::{Doom, Life},
 };
 use crate::{
-    disk::{Crash, Point},
-    profile::{Durability, Shape},
-    schedule::Fault,
+    disk::Crash,
+    schedule::{DiskFault, Fault},
 };
-
-/// Which nodes may have lost what `replicated` topics had acknowledged, and how many may at once.
-///
-/// A node is exposed from its power loss until all its shards say that their logs hold again
-/// what they may have acknowledged, and a moment more, so that this is durable. With at most a
-/// minority exposed nothing acknowledged is lost; beyond that the design promises nothing, so the
-/// atlas makes such a power loss a process crash.
-#[derive(Debug, Default)]
-pub(super) struct Atlas {
-    exposed_max: u8,
-    shards: u16,
-    anything_goes: bool,
-    exposed: BTreeMap<u8, Exposure>,
-}
-
-/// How far an exposed node has come.
-#[derive(Debug, Default)]
-struct Exposure {
-    trusted: BTreeSet<u16>,
-    complete_at: Option<u64>,
-}
-
-/// After which what a node says of its logs is durable.
-const SETTLED: u64 = 1_000_000;
-
-impl Atlas {
-    pub(super) fn new(shape: &Shape) -> Self {
-        Self {
-            exposed_max: shape.exposed_max(),
-            shards: shape.shards,
-            anything_goes: shape.durability == Durability::AllPersisted,
-            exposed: BTreeMap::new(),
-        }
-    }
-
-    /// May `node` lose power now? If so, it is exposed from now on.
-    fn admit(&mut self, time: u64, node: u8) -> bool {
-        if self.anything_goes {
-            return true;
-        }
-        self.settle(time);
-        let others = self
-            .exposed
-            .keys()
-            .filter(|exposed| **exposed != node)
-            .count();
-        if others + 1 > usize::from(self.exposed_max) {
-            return false;
-        }
-        self.exposed.insert(node, Exposure::default());
-        true
-    }
-
-    /// The process of `node` has ended: what it said a moment ago may not be durable.
-    fn on_stop(&mut self, time: u64, node: u8) {
-        self.settle(time);
-        if let Some(exposure) = self.exposed.get_mut(&node) {
-            *exposure = Exposure::default();
-        }
-    }
-
-    /// Forgets exposed nodes that are no longer.
-    fn settle(&mut self, time: u64) {
-        self.exposed.retain(|_, exposure| {
-            exposure
-                .complete_at
-                .is_none_or(|complete_at| time < complete_at + SETTLED)
-        });
-    }
-
-    /// A shard trusts its logs again.
-    pub(super) fn on_trusted(&mut self, time: u64, node: u8, shard: u16) {
-        if let Some(exposure) = self.exposed.get_mut(&node) {
-            exposure.trusted.insert(shard);
-            if exposure.trusted.len() == usize::from(self.shards) {
-                exposure.complete_at = Some(time);
-            }
-        }
-    }
-}
 
 impl World {
     pub(super) fn on_fault_due(&mut self, index: u32) {
@@ -110,20 +27,24 @@ impl World {
             }
             Fault::CrashAtDisk {
                 node,
-                requests,
+                point,
+                nth,
                 crash,
                 downtime,
             } => {
                 let it = &mut self.nodes[usize::from(node)];
                 if it.life == Life::Running {
-                    let at_request = it.disk.passed(Point::Submit) + requests;
+                    let at = it.disk.passed(point) + nth;
                     it.doom = Some(Doom {
-                        at_request,
+                        point,
+                        at,
                         crash,
                         downtime,
                     });
                 }
             }
+            Fault::Wipe { node } => self.wipe(node),
+            Fault::Disk { node, fault } => self.on_disk_fault(node, fault),
             Fault::Restart { nodes } => {
                 for node in self.nodes_of(nodes) {
                     self.restart(node);
@@ -153,7 +74,7 @@ impl World {
             return;
         }
         let crash = match crash {
-            Crash::Power if !self.atlas.admit(self.time, node) => Crash::Process,
+            Crash::Power if !self.atlas.admit_power_loss(self.time, node) => Crash::Process,
             crash => crash,
         };
         if self.trace {
@@ -161,6 +82,57 @@ impl World {
         }
         self.atlas.on_stop(self.time, node);
         self.stop_node(node, crash);
+    }
+
+    /// A machine loses its disk, if no other is needed for what it alone would hold.
+    fn wipe(&mut self, node: u8) {
+        let others_damaged = self.is_damaged_beside(node);
+        if !self.atlas.admit_wipe(self.time, node, others_damaged) {
+            self.crash(node, Crash::Process);
+            return;
+        }
+        base::sometimes!("fault: a disk was lost");
+        if self.trace {
+            super::trace::world(self.time, &format!("node {node} loses its disk"));
+        }
+        self.statistics.wipes += 1;
+        self.atlas.on_stop(self.time, node);
+        self.stop_node(node, Crash::Power);
+        self.nodes[usize::from(node)].disk.wipe();
+        self.forget_damage(node);
+        self.checkers.views.on_wiped(node);
+    }
+
+    fn on_disk_fault(&mut self, node: u8, fault: DiskFault) {
+        let time = self.time;
+        let it = &mut self.nodes[usize::from(node)];
+        match fault {
+            DiskFault::Error { operation, nth } => it.disk.fail(operation, nth),
+            DiskFault::Space { free } => it.disk.limit_space(free),
+            DiskFault::Slow { slowness } => {
+                base::sometimes!(slowness > 1, "fault: a disk was slow");
+                it.disk.slow_down(slowness);
+            }
+            DiskFault::Stuck { micros } => {
+                base::sometimes!("fault: a disk was stuck");
+                it.stuck_until = it.stuck_until.max(time + micros);
+            }
+            DiskFault::Evict => it.disk.drop_caches(),
+            DiskFault::Damage { damage, pick } => self.damage(node, damage, pick),
+        }
+    }
+
+    /// A process that stopped because its disk failed it is started again; true if it has.
+    pub(super) fn forgive_halt(&mut self, node: u8) -> bool {
+        if !self.nodes[usize::from(node)].disk.has_failed() {
+            return false;
+        }
+        base::sometimes!("fault: a process stopped because its disk failed");
+        let downtime = self.delays.between(100_000, 5_000_000);
+        self.crash(node, Crash::Process);
+        let incarnation = self.nodes[usize::from(node)].incarnation;
+        self.push(self.time + downtime, Due::Restart { node, incarnation });
+        true
     }
 
     /// A node dies with a disk request in flight.
@@ -201,53 +173,12 @@ impl World {
     pub(super) fn heal_all(&mut self) {
         self.heal_strain();
         for node in 0..self.shape.replicas {
-            self.nodes[usize::from(node)].doom = None;
+            let it = &mut self.nodes[usize::from(node)];
+            it.doom = None;
+            it.stuck_until = 0;
+            it.disk.heal();
             self.resume(node);
             self.restart(node);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_more_than_a_minority_is_exposed() {
-        let mut atlas = Atlas {
-            exposed_max: 1,
-            shards: 2,
-            ..Atlas::default()
-        };
-        assert!(atlas.admit(0, 0));
-        assert!(atlas.admit(0, 0));
-        assert!(!atlas.admit(0, 1));
-        atlas.on_trusted(5, 0, 0);
-        assert!(!atlas.admit(5 + SETTLED, 1));
-        atlas.on_trusted(6, 0, 1);
-        assert!(!atlas.admit(6, 1));
-        assert!(atlas.admit(6 + SETTLED, 1));
-    }
-
-    #[test]
-    fn what_a_process_said_before_it_died_does_not_count() {
-        let mut atlas = Atlas {
-            exposed_max: 1,
-            shards: 1,
-            ..Atlas::default()
-        };
-        assert!(atlas.admit(0, 0));
-        atlas.on_trusted(5, 0, 0);
-        atlas.on_stop(6, 0);
-        assert!(!atlas.admit(5 + SETTLED, 1));
-    }
-
-    #[test]
-    fn persisted_topics_survive_anything() {
-        let mut atlas = Atlas {
-            anything_goes: true,
-            ..Atlas::default()
-        };
-        assert!((0..5).all(|node| atlas.admit(0, node)));
     }
 }

@@ -7,6 +7,7 @@ use base::{GroupId, Op};
 use super::{Due, Phase, World, clients::SimulatedClient};
 use crate::{
     check::{bytes, committed::check_origin, linear, liveness},
+    segments::directory,
     workload::FinalCall,
 };
 
@@ -36,7 +37,7 @@ impl World {
             Phase::Faults | Phase::Done => None,
             Phase::Healing => self.clients_wait().or_else(|| self.groups_diverge()),
             Phase::LastCalls => self.clients_wait(),
-            Phase::Settling => self.groups_diverge(),
+            Phase::Settling => self.groups_diverge().or_else(|| self.damage_left()),
             Phase::Quiet if self.time - self.phase_started < QUIET => return self.inspect_later(),
             Phase::Quiet => self.groups_diverge(),
         };
@@ -150,12 +151,4 @@ impl World {
         });
         self.check(verdict);
     }
-}
-
-/// Where a node keeps the segments of a group.
-fn directory(group: GroupId) -> String {
-    if group == GroupId::METADATA {
-        return "metadata".into();
-    }
-    format!("partitions/{:016x}", group.0)
 }

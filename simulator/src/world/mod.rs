@@ -13,6 +13,7 @@
 
 mod clients;
 mod clock;
+mod damage;
 mod digest;
 mod faults;
 mod finish;
@@ -33,6 +34,7 @@ pub(crate) use clock::ClockShape;
 pub(crate) use digest::Digest;
 
 use crate::{
+    atlas::Atlas,
     check::{
         Failure,
         committed::Committed,
@@ -187,6 +189,8 @@ pub(crate) struct Statistics {
     pub(crate) crashes: u64,
     pub(crate) restarts: u64,
     pub(crate) power_losses: u64,
+    pub(crate) wipes: u64,
+    pub(crate) damages: u64,
     pub(crate) pauses: u64,
     pub(crate) cuts: u64,
     pub(crate) resets: u64,
@@ -225,7 +229,9 @@ pub(crate) struct World {
     phase_started: u64,
     /// Prng of small delays inside a node.
     delays: Prng,
-    atlas: faults::Atlas,
+    atlas: Atlas,
+    /// Damage done, until it is repaired or no longer matters.
+    wounds: Vec<damage::Wound>,
     digest: Digest,
     failure: Option<Failure>,
     statistics: Statistics,
@@ -265,7 +271,8 @@ impl World {
             phase: Phase::Faults,
             phase_started: 0,
             delays: Prng::new(seed, Domain::Process, 0),
-            atlas: faults::Atlas::new(&shape),
+            atlas: Atlas::new(shape.promise()),
+            wounds: Vec::new(),
             digest: Digest::new(seed),
             failure: None,
             statistics: Statistics::default(),

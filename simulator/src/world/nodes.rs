@@ -7,7 +7,9 @@ use argon2::{
     password_hash::{PasswordHash, SaltString},
 };
 use base::{Bytes, Prng, ReplicaIndex, ShardIndex};
-use platform::{ConnectionId, Effect, Event, Level, ListenerId, NetworkEvent, Now, Outcome, Work};
+use platform::{
+    ConnectionId, Effect, Event, Fatal, Level, ListenerId, NetworkEvent, Now, Outcome, Work,
+};
 use server::{NodeAddress, RootCredential, Shard, ShardConfig};
 
 use super::{Due, World, clock::Clock};
@@ -61,16 +63,20 @@ pub(super) struct Node {
     pub(super) clock: Clock,
     /// Everything takes so many times as long.
     pub(super) slowness: u8,
-    /// Dies at the disk request with this number.
+    /// Where its process is to die.
     pub(super) doom: Option<Doom>,
+    /// No disk request ends before.
+    pub(super) stuck_until: u64,
     /// Bytes of a frame that earlier sends have left open, per connection.
     pub(super) open_frames: BTreeMap<ConnectionId, usize>,
 }
 
-/// A death at a disk request.
+/// A death at a point of a disk's work.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doom {
-    pub(super) at_request: u64,
+    pub(super) point: Point,
+    /// When it has been passed so often.
+    pub(super) at: u64,
     pub(super) crash: Crash,
     pub(super) downtime: u64,
 }
@@ -88,6 +94,7 @@ impl Node {
             clock: Clock::new(shape.clocks[slot]),
             slowness: 1,
             doom: None,
+            stuck_until: 0,
             open_frames: BTreeMap::new(),
         }
     }
@@ -412,7 +419,9 @@ impl World {
             Effect::Compute { token, work } => self.start_computing(node, shard, token, work),
             Effect::Ready | Effect::Stopped => {}
             Effect::Halt { fatal } => {
-                self.fail("halt", format!("node {node} stopped: {fatal:?}"));
+                if fatal != Fatal::Disk || !self.forgive_halt(node) {
+                    self.fail("halt", format!("node {node} stopped: {fatal:?}"));
+                }
             }
             Effect::Log { level, line } => {
                 if self.trace && level >= Level::Info {
@@ -460,9 +469,6 @@ impl World {
         let incarnation = it.incarnation;
         let (slot, latency) = it.disk.submit(shard, token, request);
         let slot = u32::try_from(slot).expect("few requests in flight");
-        let doom = it
-            .doom
-            .filter(|doom| doom.at_request <= it.disk.passed(Point::Submit));
         self.push(
             self.time + latency,
             Due::Disk {
@@ -471,9 +477,7 @@ impl World {
                 slot,
             },
         );
-        if let Some(doom) = doom {
-            self.die_at_disk(node, doom);
-        }
+        self.meet_doom(node, &[Point::Submit]);
     }
 
     pub(super) fn on_disk_due(&mut self, node: u8, incarnation: u32, slot: u32) {
@@ -481,9 +485,33 @@ impl World {
         if it.incarnation != incarnation {
             return;
         }
-        if let Some((shard, done)) = it.disk.complete(slot as usize) {
-            self.tell(node, shard, Event::Disk(done), 0);
+        let stuck_until = it.stuck_until;
+        if stuck_until > self.time {
+            let due = Due::Disk {
+                node,
+                incarnation,
+                slot,
+            };
+            return self.push(stuck_until, due);
         }
+        if let Some((shard, done)) = self.nodes[usize::from(node)].disk.complete(slot as usize) {
+            let after = [Point::Complete, Point::Sync, Point::Rename];
+            if !self.meet_doom(node, &after) {
+                self.tell(node, shard, Event::Disk(done), 0);
+            }
+        }
+    }
+
+    /// Ends the process if it was to die at one of these points; true if it has.
+    fn meet_doom(&mut self, node: u8, points: &[Point]) -> bool {
+        let it = &self.nodes[usize::from(node)];
+        let doom = it
+            .doom
+            .filter(|doom| points.contains(&doom.point) && doom.at <= it.disk.passed(doom.point));
+        if let Some(doom) = doom {
+            self.die_at_disk(node, doom);
+        }
+        doom.is_some()
     }
 
     fn start_computing(&mut self, node: u8, shard: u16, token: platform::Token, work: Work) {

@@ -1,5 +1,7 @@
 //! The disk alone: what survives a crash of the process and of the machine.
 
+mod trouble;
+
 use std::collections::BTreeSet;
 
 use super::*;

@@ -1,0 +1,330 @@
+//! DiskDamage to what is durable in the logs, and what has become of it.
+//!
+//! A fault says which node and what kind; where it happens is worked out here from what the
+//! node's disk holds, and the atlas is asked whether that many copies may be damaged.
+
+use std::ops::Range;
+
+use base::{Domain, GroupId, Op, Prng};
+
+use super::{World, nodes::Life};
+use crate::{
+    atlas::Part,
+    schedule::DiskDamage,
+    segments::{Record, SECTOR, directory, looks_torn, records, segment_of},
+};
+
+/// DiskDamage that was done.
+#[derive(Debug)]
+pub(super) struct Wound {
+    node: u8,
+    group: GroupId,
+    /// The records it touched, by op and identity.
+    records: Vec<(Op, u128)>,
+    /// It was done to the last segment.
+    last: bool,
+}
+
+/// DiskDamage that could be done.
+struct Plan {
+    path: String,
+    wound: Wound,
+    part: Part,
+    /// Bytes that the file then holds.
+    edits: Vec<(usize, Vec<u8>)>,
+    /// Bytes in sectors that can then not be read.
+    unreadable: Option<Range<usize>>,
+}
+
+/// Places looked at before a fault is given up.
+const ATTEMPTS: u32 = 6;
+
+impl World {
+    /// Damages something on the disk of `node`, if there is anything that may be damaged.
+    pub(super) fn damage(&mut self, node: u8, damage: DiskDamage, pick: u64) {
+        self.tend_wounds();
+        let mut prng = Prng::new(pick, Domain::Disk, u64::MAX);
+        for _ in 0..ATTEMPTS {
+            let Some(plan) = self.plan_damage(node, damage, &mut prng) else {
+                continue;
+            };
+            if self.atlas.admit_damage(self.time, node, plan.part) {
+                self.execute_damage(damage, plan);
+                return;
+            }
+            base::sometimes!("fault: the atlas refused damage");
+        }
+    }
+
+    fn execute_damage(&mut self, damage: DiskDamage, plan: Plan) {
+        match damage {
+            DiskDamage::Rot => base::sometimes!("fault: bits of a record changed"),
+            DiskDamage::Unreadable => base::sometimes!("fault: sectors became unreadable"),
+            DiskDamage::LostWrite => base::sometimes!("fault: a write was lost"),
+            DiskDamage::MisdirectedWrite => base::sometimes!("fault: a write went astray"),
+        }
+        let wound = plan.wound;
+        base::sometimes!(wound.last, "fault: damage to a last segment");
+        base::sometimes!(!wound.last, "fault: damage to a sealed segment");
+        if self.trace {
+            let what = format!("{damage:?} of {}: {wound:?}", plan.path);
+            super::trace::world(self.time, &what);
+        }
+        self.statistics.damages += 1;
+        let disk = &mut self.nodes[usize::from(wound.node)].disk;
+        for (at, bytes) in plan.edits {
+            disk.damage(&plan.path, at as u64, &bytes);
+        }
+        if let Some(range) = plan.unreadable {
+            disk.spoil(&plan.path, range.start as u64, range.len() as u64);
+        }
+        self.wounds.push(wound);
+    }
+
+    fn plan_damage(&self, node: u8, damage: DiskDamage, prng: &mut Prng) -> Option<Plan> {
+        let (path, last) = self.draw_segment(node, prng)?;
+        let disk = &self.nodes[usize::from(node)].disk;
+        let bytes = disk.durable(&path)?;
+        let found = records(bytes);
+        let (edits, unreadable) = draw_damage(damage, bytes, &found, prng)?;
+        let edited = edits.iter().map(|(at, bytes)| *at..at + bytes.len());
+        let ranges: Vec<Range<usize>> = edited.chain(unreadable.clone()).collect();
+        let touched = touched(&found, &ranges)?;
+        let clean =
+            |range: &Range<usize>| disk.is_clean(&path, range.start as u64, range.len() as u64);
+        if !ranges.iter().all(clean) {
+            return None;
+        }
+        let (group, _) = segment_of(&path)?;
+        let identities = touched.iter().map(|record| (record.op, record.checksum));
+        let wound = Wound {
+            node,
+            group,
+            records: identities.collect(),
+            last,
+        };
+        let part = if last {
+            let after = edited_copy(bytes, &edits, unreadable.as_ref());
+            let hidden = touched.iter().any(|record| {
+                looks_torn(&after, &record.range) && !vouched_for(&found, record, &ranges)
+            });
+            // Nobody could tell it from a write that a power loss tore before it was
+            // acknowledged; or somebody may need it.
+            if hidden || self.is_damaged_beside(node) {
+                return None;
+            }
+            Part::Last
+        } else {
+            let copies = self.copies_beside(&wound);
+            Part::Sealed { copies }
+        };
+        Some(Plan {
+            path,
+            wound,
+            part,
+            edits,
+            unreadable,
+        })
+    }
+
+    /// Some segment of a node, and whether it is the last of its log. What a running process
+    /// appends to is not drawn.
+    fn draw_segment(&self, node: u8, prng: &mut Prng) -> Option<(String, bool)> {
+        let mut paths = self.segments_of(node);
+        let running = self.nodes[usize::from(node)].life == Life::Running;
+        let group = |path: &String| segment_of(path).map(|(group, _)| group);
+        let is_last =
+            |index: usize| paths.get(index + 1).and_then(group) != paths.get(index).and_then(group);
+        let open = (0..paths.len()).filter(|&index| !running || !is_last(index));
+        let open: Vec<usize> = open.collect();
+        if open.is_empty() {
+            return None;
+        }
+        let index = open[prng.index(open.len())];
+        let last = is_last(index);
+        Some((paths.swap_remove(index), last))
+    }
+
+    /// The segment files of a node, by group and first op.
+    fn segments_of(&self, node: u8) -> Vec<String> {
+        let disk = &self.nodes[usize::from(node)].disk;
+        let all = ["metadata", "partitions"].map(|directory| disk.files_below(directory));
+        let paths = all.iter().flatten().map(|(path, _)| *path);
+        paths
+            .filter(|path| segment_of(path).is_some())
+            .map(String::from)
+            .collect()
+    }
+
+    /// How many other nodes hold all these records whole and durable.
+    fn copies_beside(&self, wound: &Wound) -> u8 {
+        let holds = |node: u8| {
+            node != wound.node
+                && wound.records.iter().all(|&(op, checksum)| {
+                    self.durable_record(node, wound.group, op) == Some(Some(checksum))
+                })
+        };
+        let holders = (0..self.shape.replicas).filter(|&node| holds(node)).count();
+        u8::try_from(holders).expect("few nodes")
+    }
+
+    /// The identity of the record that a node holds durably of an op: none at all if its log
+    /// begins after it, none inside if it is not whole.
+    fn durable_record(&self, node: u8, group: GroupId, op: Op) -> Option<Option<u128>> {
+        let disk = &self.nodes[usize::from(node)].disk;
+        let files = disk.files_below(&directory(group));
+        let begins_before = |path: &str| segment_of(path).is_some_and(|(_, first)| first <= op);
+        let (path, _) = files.iter().rfind(|(path, _)| begins_before(path))?;
+        let found = records(disk.durable(path).unwrap_or_default());
+        let record = found.iter().find(|record| record.op == op && record.whole);
+        Some(record.map(|record| record.checksum))
+    }
+
+    /// Forgets wounds that have healed or no longer matter.
+    fn tend_wounds(&mut self) {
+        let mut wounds = std::mem::take(&mut self.wounds);
+        wounds.retain(|wound| self.is_open(wound));
+        self.wounds = wounds;
+        for node in 0..self.shape.replicas {
+            if !self
+                .wounds
+                .iter()
+                .any(|wound| wound.node == node && wound.last)
+            {
+                self.atlas.on_repaired(node);
+            }
+        }
+    }
+
+    fn is_open(&self, wound: &Wound) -> bool {
+        wound.records.iter().any(|&(op, checksum)| {
+            let canonical = self.checkers.committed.get(wound.group, op);
+            let matters = canonical.is_none_or(|canonical| canonical.checksum == checksum);
+            let held = self.durable_record(wound.node, wound.group, op);
+            matters && held.is_some_and(|held| held != Some(checksum))
+        })
+    }
+
+    /// Whether a node other than this one has damage that is not repaired.
+    pub(super) fn is_damaged_beside(&self, node: u8) -> bool {
+        let mut wounds = self.wounds.iter();
+        wounds.any(|wound| wound.node != node && self.is_open(wound))
+    }
+
+    /// The node has lost its disk, and its damage with it.
+    pub(super) fn forget_damage(&mut self, node: u8) {
+        self.wounds.retain(|wound| wound.node != node);
+    }
+
+    /// Committed ops whose damaged copies are not repaired, if any are left.
+    pub(super) fn damage_left(&self) -> Option<String> {
+        let committed = |wound: &&Wound| {
+            let head = self.checkers.committed.head(wound.group);
+            wound.records.iter().all(|(op, _)| *op <= head)
+        };
+        let mut wounds = self.wounds.iter().filter(committed);
+        let wound = wounds.find(|wound| self.is_open(wound))?;
+        let ops: Vec<u64> = wound.records.iter().map(|(op, _)| op.0).collect();
+        let Wound { node, group, .. } = wound;
+        Some(format!(
+            "replica {node} has not repaired {group} ops {ops:?}"
+        ))
+    }
+}
+
+/// What a file holds after damage, with nothing where it cannot be read.
+fn edited_copy(bytes: &[u8], edits: &Edits, unreadable: Option<&Range<usize>>) -> Vec<u8> {
+    let mut after = bytes.to_vec();
+    for (at, bytes) in edits {
+        after[*at..at + bytes.len()].copy_from_slice(bytes);
+    }
+    if let Some(range) = unreadable {
+        after[range.clone()].fill(0);
+    }
+    after
+}
+
+type Edits = Vec<(usize, Vec<u8>)>;
+
+/// What the file holds after the damage, and what of it cannot be read.
+fn draw_damage(
+    damage: DiskDamage,
+    bytes: &[u8],
+    found: &[Record],
+    prng: &mut Prng,
+) -> Option<(Edits, Option<Range<usize>>)> {
+    let last = found.last()?;
+    match damage {
+        DiskDamage::Rot => {
+            let at = prng.index(last.range.end);
+            let flipped = |at: usize, prng: &mut Prng| vec![bytes[at] ^ (1 << prng.below(8))];
+            let mut edits = vec![(at, flipped(at, prng))];
+            for _ in 0..prng.below(3) {
+                let other = at / SECTOR * SECTOR + prng.index(SECTOR);
+                if other < last.range.end && edits.iter().all(|(known, _)| *known != other) {
+                    edits.push((other, flipped(other, prng)));
+                }
+            }
+            Some((edits, None))
+        }
+        DiskDamage::Unreadable => {
+            let first = prng.index(last.range.end.div_ceil(SECTOR));
+            let end = (first + 1 + prng.index(3)) * SECTOR;
+            Some((Vec::new(), Some(first * SECTOR..end.min(bytes.len()))))
+        }
+        DiskDamage::LostWrite => {
+            let followed = found.len() - 1;
+            let first = (followed > 0).then(|| prng.index(followed))?;
+            let end = (first + 1 + prng.index(3)).min(followed);
+            let range = found[first].range.start..found[end - 1].range.end;
+            Some((vec![(range.start, vec![0; range.len()])], None))
+        }
+        DiskDamage::MisdirectedWrite => {
+            let followed = found.len() - 1;
+            let (from, to) =
+                (followed > 0).then(|| (prng.index(followed), prng.index(followed)))?;
+            let (from, to) = (&found[from], &found[to]);
+            let target = to.range.start..to.range.start + from.range.len();
+            let apart = target.end <= from.range.start || from.range.end <= target.start;
+            if !apart || target.end > last.range.start {
+                return None;
+            }
+            let mut edits = vec![(target.start, bytes[from.range.clone()].to_vec())];
+            if prng.chance(1, 2) {
+                edits.push((from.range.start, vec![0; from.range.len()]));
+            }
+            Some((edits, None))
+        }
+    }
+}
+
+/// The records in these ranges, all of them whole so far; a segment's header counts for the
+/// first. None if there is none.
+fn touched<'a>(found: &'a [Record], ranges: &[Range<usize>]) -> Option<Vec<&'a Record>> {
+    let first = found.first()?;
+    let overlap = |record: &&Record| {
+        ranges.iter().any(|range| {
+            let start = if record.op == first.op {
+                0
+            } else {
+                record.range.start
+            };
+            range.start < record.range.end && start < range.end
+        })
+    };
+    let touched: Vec<&Record> = found.iter().filter(overlap).collect();
+    let whole = touched.iter().all(|record| record.whole);
+    (whole && !touched.is_empty()).then_some(touched)
+}
+
+/// Whether a later record that stays whole says that this one is committed, so that nobody can
+/// take it for one that was never acknowledged.
+fn vouched_for(found: &[Record], record: &Record, ranges: &[Range<usize>]) -> bool {
+    let untouched = |other: &&Record| {
+        ranges
+            .iter()
+            .all(|range| range.end <= other.range.start || other.range.end <= range.start)
+    };
+    let mut later = found.iter().filter(|other| other.op > record.op);
+    later.any(|other| other.whole && other.commit >= record.op && untouched(&other))
+}
