@@ -210,7 +210,11 @@ impl Disk {
                 Ok(DiskResult::Done)
             }
             DiskRequest::SyncData { .. } => self.sync(file, covers),
-            DiskRequest::Evict { .. } => Ok(DiskResult::Done),
+            DiskRequest::Evict { .. } => {
+                let other = self.file_mut(file).evict();
+                base::sometimes!(other, "fault: a page showed that its sync had failed");
+                Ok(DiskResult::Done)
+            }
             DiskRequest::Close { file } => {
                 assert!(
                     self.handles.remove(&(shard, file)).is_some(),
@@ -344,9 +348,12 @@ impl Disk {
     fn change(&mut self, file: Option<usize>, change: Change) {
         let sequence = self.sequence;
         self.sequence += 1;
+        self.file_mut(file).change(sequence, change);
+    }
+
+    fn file_mut(&mut self, file: Option<usize>) -> &mut File {
         let file = file.expect("a request names a file that is not open");
-        let file = self.files.get_mut(&file).expect("open files stay");
-        file.change(sequence, change);
+        self.files.get_mut(&file).expect("open files stay")
     }
 
     fn change_name(&mut self, change: NameChange) {

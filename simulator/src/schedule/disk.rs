@@ -56,8 +56,8 @@ pub(super) fn kinds(classes: &Classes, kinds: &mut Vec<Draw>) {
     }
     if classes.damage {
         kinds.extend([
-            Drawer::damage as Draw,
-            Drawer::damage,
+            Drawer::damaged_disks as Draw,
+            Drawer::damaged_disks,
             Drawer::damage_while_down,
         ]);
     }
@@ -116,7 +116,7 @@ impl Drawer {
         self.disk(at, node, DiskFault::Damage { damage, pick });
     }
 
-    fn damage(&mut self, mut at: u64) {
+    fn damaged_disks(&mut self, mut at: u64) {
         for _ in 0..self.prng.between(1, 4) {
             let node = self.node();
             self.one_damage(at, node);

@@ -70,7 +70,7 @@ fn a_failed_write_has_happened_in_part() {
 
 #[test]
 fn what_a_failed_sync_lost_is_shown_until_the_page_is_evicted_or_the_power_lost() {
-    let mut lost_by = [0, 0];
+    let mut lost_by = [0; 3];
     for seed in 0..40 {
         for (how, lost) in lost_by.iter_mut().enumerate() {
             let mut disk = with_file(seed);
@@ -83,6 +83,8 @@ fn what_a_failed_sync_lost_is_shown_until_the_page_is_evicted_or_the_power_lost(
             assert_eq!(disk.content("d/a"), Some(vec![1; 2048]));
             if how == 0 {
                 disk.0.drop_caches();
+            } else if how == 1 {
+                disk.run(DiskRequest::Evict { file: FileId(1) });
             } else {
                 disk.0.crash(Crash::Power);
             }
