@@ -11,13 +11,14 @@ use crate::{
     ignore::{Ignore, Ignored},
     log::Log,
     log_merge::Candidate,
+    promises::Promises,
     quorum::Quorums,
     timeouts::{Timeout, Timeouts},
     view_change::Begun,
 };
 
-/// Largest group.
-pub(crate) const REPLICAS_MAX: usize = 7;
+/// Replicas of the largest group.
+pub const REPLICAS_MAX: usize = 7;
 
 /// Timeouts of a group; all on a 10 ms grid, with jitter where replicas could resonate.
 #[derive(Clone, Copy, Debug)]
@@ -159,6 +160,8 @@ pub struct Group {
     pub(crate) wishes: [View; REPLICAS_MAX],
     /// New primary: the logs it has been told.
     pub(crate) votes: [Option<Candidate>; REPLICAS_MAX],
+    /// Read leases that rest on this replica's word.
+    pub(crate) promises: Promises,
     pub(crate) timeouts: Timeouts,
     pub(crate) ignored: Ignored,
     status_changed: bool,
@@ -206,6 +209,7 @@ impl Group {
             suspicious: false,
             wishes: [View(0); REPLICAS_MAX],
             votes: [const { None }; REPLICAS_MAX],
+            promises: Promises::default(),
             timeouts: Timeouts::default(),
             ignored: Ignored::default(),
             status_changed: true,

@@ -31,13 +31,14 @@ mod ignore;
 mod log;
 mod log_merge;
 mod normal;
+mod promises;
 mod quorum;
 mod recovery;
 mod repair;
 mod timeouts;
 mod view_change;
 
-pub use group::{Effect, Group, GroupConfig, PrepareSlot, Timing};
+pub use group::{Effect, Group, GroupConfig, PrepareSlot, REPLICAS_MAX, Timing};
 pub use ignore::{Ignore, Ignored};
 pub use quorum::Quorums;
 pub use recovery::Recovered;

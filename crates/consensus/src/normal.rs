@@ -199,6 +199,7 @@ impl Group {
         peer: &GroupStatus,
         out: &mut Vec<Effect>,
     ) {
+        self.release(now, from, peer, out);
         if peer.role == StatusRole::Normal {
             // Whoever still wishes repeats it.
             self.wishes[usize::from(from.0)] = View(0);
@@ -209,7 +210,7 @@ impl Group {
             self.tell_view(from, out);
         } else if self.status == Status::ViewChange {
             if peer.role == StatusRole::Normal && from == self.primary() && self.install.is_none() {
-                self.send_do_view_change(now, out);
+                self.vote(now, out);
             }
         } else if self.is_primary() {
             match peer.role {

@@ -25,6 +25,8 @@ pub struct Recovered {
     pub suffix: Vec<Bytes>,
     /// Whether the log holds all that this replica may have acknowledged.
     pub trusted: bool,
+    /// Until when read leases may hold that rest on what was said before the restart.
+    pub promised_until: Instant,
 }
 
 impl Group {
@@ -45,6 +47,7 @@ impl Group {
             headers: Vec::new(),
             suffix: Vec::new(),
             trusted: true,
+            promised_until: Instant::ZERO,
         };
         Self::start(config, recovered, false, now, prng, out)
     }
@@ -86,6 +89,7 @@ impl Group {
         group.log_view = recovered.log_view;
         group.view_durable = recovered.view;
         group.log_view_durable = recovered.log_view;
+        group.promise_all(recovered.promised_until);
         group.trusted = recovered.trusted || config.replica_count == 1;
         out.push(Effect::RoleChanged);
         if group.log_view < group.view {

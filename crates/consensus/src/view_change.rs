@@ -162,6 +162,18 @@ impl Group {
 
     /// Tells the new primary this replica's log, once the view is durable here.
     pub(crate) fn send_do_view_change(&mut self, now: Instant, out: &mut Vec<Effect>) {
+        let votes_from = self.votes_from();
+        if votes_from > now {
+            base::sometimes!("consensus: a vote waits for a read lease to run out");
+            return self
+                .timeouts
+                .set(Timeout::DoViewChange, now, votes_from.since(now));
+        }
+        self.vote(now, out);
+    }
+
+    /// Votes, or asks a view that has begun already for its log.
+    pub(crate) fn vote(&mut self, now: Instant, out: &mut Vec<Effect>) {
         let settled = self.status == Status::Normal || self.install.is_some();
         if settled || self.view_durable < self.view {
             return;

@@ -6,13 +6,15 @@ use alloc::{
     vec::Vec,
 };
 
-use base::{Bytes, GroupId, Prng, ReplicaIndex, View};
+use base::{Bytes, GroupId, Prng, ReplicaIndex, Timestamp, View};
 use platform::{Effect, Fatal, Level, Now, Outbox};
 use storage::{FileIds, ViewStore};
 
 use crate::{
     Observation, ShardConfig,
     ask::{Answer, Ask},
+    clock::ClusterClock,
+    lease::Lease,
     links::Links,
 };
 
@@ -50,6 +52,8 @@ pub(crate) struct Core {
     /// Whether the machine may have lost what was not synced before this start.
     pub(crate) power_lost: bool,
     pub(crate) links: Links,
+    pub(crate) lease: Lease,
+    pub(crate) clock: ClusterClock,
     pub(crate) answers: Vec<Answer>,
     pub(crate) notices: Vec<Notice>,
     /// Groups whose journal has something to write at the end of the turn.
@@ -58,6 +62,10 @@ pub(crate) struct Core {
     pub(crate) active: BTreeSet<GroupId>,
     /// Groups whose status did not reach every peer, for want of room in a link's queue.
     pub(crate) untold: BTreeSet<GroupId>,
+    /// Groups that have left a view and have not made that durable, or have not been read since
+    /// the start: meanwhile no heartbeat of a peer is echoed, for it could be taken for the word
+    /// to stay in a view that is over here.
+    pub(crate) leaving: BTreeSet<GroupId>,
     /// Whether the statuses of active groups should go out at the end of this turn.
     pub(crate) urgent: bool,
     /// Groups that a parked request waits for.
@@ -88,6 +96,16 @@ impl Core {
         self.out.push(Effect::Log { level, line });
     }
 
+    /// Whether a primary here may answer from its state.
+    pub(crate) fn has_lease(&self) -> bool {
+        self.lease.holds(self.now.monotonic) || base::planted::bug(17)
+    }
+
+    /// What a primary stamps with.
+    pub(crate) fn stamp(&self) -> Timestamp {
+        self.clock.realtime(self.now)
+    }
+
     /// Nothing is left of a group; its number never comes back. The view store keeps that it is
     /// [`DELETED`] until a restart finds the deletion committed.
     pub(crate) fn forget(&mut self, group: GroupId) {
@@ -95,6 +113,7 @@ impl Core {
             &mut self.unsubmitted,
             &mut self.active,
             &mut self.untold,
+            &mut self.leaving,
             &mut self.awaited,
             &mut self.timed,
             &mut self.unsynced,

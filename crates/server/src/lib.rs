@@ -18,10 +18,12 @@
 extern crate alloc;
 
 mod ask;
+mod clock;
 mod config;
 mod connections;
 mod core;
 mod hosted;
+mod lease;
 mod links;
 mod observation;
 mod paths;

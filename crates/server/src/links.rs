@@ -8,9 +8,13 @@ use ::core::time::Duration;
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use base::{Bytes, Instant, Prng, ReplicaIndex, ShardIndex};
-use platform::{ConnectionId, Effect, ListenerId, Outbox};
+use consensus::REPLICAS_MAX;
+use platform::{ConnectionId, Effect, ListenerId, Now, Outbox};
 use transport::{Backoff, FrameReader, Identity, Outgoing, REPLICA_PROTOCOL};
-use wire::{Command, HEADER_SIZE, replica::Envelope};
+use wire::{
+    Command, HEADER_SIZE,
+    replica::{Beat, Echo, Envelope},
+};
 
 use crate::ShardConfig;
 
@@ -36,6 +40,10 @@ struct Peer {
     redial: Option<Instant>,
     last_heard: Instant,
     silent: bool,
+    /// The newest heartbeat of this link: when it was sent, by the peer's clock, and heard here.
+    beat: Option<(Instant, Instant)>,
+    /// Until when the peer may hold a read lease that rests on our word.
+    promised: Instant,
 }
 
 /// An accepted connection that has not said who it is.
@@ -92,6 +100,9 @@ impl Links {
                     redial: (config.replica < replica).then_some(now),
                     last_heard: now,
                     silent: false,
+                    beat: None,
+                    // The last process may have echoed heartbeats until it ended.
+                    promised: now + config.timing.suspect,
                 })
                 .collect(),
             strangers: BTreeMap::new(),
@@ -144,6 +155,40 @@ impl Links {
             .filter(|peer| peer.up)
             .map(|peer| peer.replica)
             .collect()
+    }
+
+    /// The clocks to tell a peer. With `word`, it is told too which of its heartbeats has been
+    /// heard: a promise on which it may rest a lease.
+    pub(crate) fn beat(&mut self, to: ReplicaIndex, now: Now, word: bool) -> Beat {
+        let suspect = self.suspect;
+        let peer = self.peers.iter_mut().find(|peer| peer.replica == to);
+        let echo = peer.filter(|_| word).and_then(|peer| {
+            let (sent, heard) = peer.beat?;
+            peer.promised = peer.promised.max(heard + suspect);
+            let held = now.monotonic.since(heard);
+            Some(Echo { sent, held })
+        });
+        Beat {
+            sent: now.monotonic,
+            realtime: now.realtime,
+            echo,
+        }
+    }
+
+    /// A heartbeat has been heard.
+    pub(crate) fn on_beat(&mut self, from: ReplicaIndex, now: Instant, beat: &Beat) {
+        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.replica == from) {
+            peer.beat = Some((beat.sent, now));
+        }
+    }
+
+    /// Until when each replica may hold a lease that rests on this node's word.
+    pub(crate) fn promised(&self) -> [Instant; REPLICAS_MAX] {
+        let mut promised = [Instant::ZERO; REPLICAS_MAX];
+        for peer in &self.peers {
+            promised[usize::from(peer.replica.0)] = peer.promised;
+        }
+        promised
     }
 
     /// Sends a frame, if the link is up and not congested; what is not sent is repaired later.
@@ -299,6 +344,8 @@ impl Links {
         peer.silent = false;
         peer.last_heard = now;
         peer.redial = None;
+        // The peer may be another process now, with another clock.
+        peer.beat = None;
         events.push(LinkEvent::Up(peer.replica));
         self.read(index, out, events);
     }

@@ -78,6 +78,11 @@ pub enum Observation {
     },
     /// After a power loss: all logs of this shard hold again what it may have acknowledged.
     Trusted,
+    /// This node's clock has left the window that a majority of clocks agrees on, or is back.
+    Clock {
+        /// How far ahead of the window it is, in microseconds; negative if behind, 0 if inside.
+        ahead: i64,
+    },
     /// A view began without a quorum of trusted logs, with all replicas heard: acknowledged ops
     /// may be gone.
     LossPossible {

@@ -217,7 +217,7 @@ fn describe_replica(command: Command, frame: &[u8]) -> String {
                 } => {
                     format!("StartView {group} op {op} commit {commit}")
                 }
-                Message::Heartbeat { statuses } => format!("Heartbeat {statuses:?}"),
+                Message::Heartbeat { statuses, .. } => format!("Heartbeat {statuses:?}"),
                 other => format!("{other:?}"),
             };
             format!("{text} view {} from {}", envelope.view, envelope.replica)

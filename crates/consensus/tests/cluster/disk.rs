@@ -156,6 +156,7 @@ impl Cluster {
         let suffix = node.log[skip..].iter().map(|(_, frame)| frame.clone());
         let (view, log_view) = node.stored;
         let recovered = Recovered {
+            promised_until: base::Instant::ZERO,
             view,
             log_view,
             commit,

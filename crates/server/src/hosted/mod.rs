@@ -189,7 +189,16 @@ impl Hosted {
                     core.observe(|| Observation::Truncated { group: self.id, op });
                     self.on_cut(op);
                 }
-                Effect::PersistView { view, log_view } => core.views.put(self.id, view, log_view),
+                Effect::PersistView { view, log_view } => {
+                    core.views.put(self.id, view, log_view);
+                    if core
+                        .durable_views
+                        .get(&self.id)
+                        .is_none_or(|it| it.0 < view)
+                    {
+                        core.leaving.insert(self.id);
+                    }
+                }
                 Effect::Commit { prepare } => self.commit(prepare, core),
                 Effect::ServePrepares {
                     to,
@@ -414,8 +423,13 @@ impl Hosted {
             return self.found(core);
         }
         let now = core.now.monotonic;
+        let promised = core.links.promised();
+        if self.group().is_some_and(|group| group.view() == view) {
+            core.leaving.remove(&self.id);
+        }
         self.drive(core, |group, out| {
-            group.on_view_durable(now, view, log_view, out)
+            group.promise(&promised, view);
+            group.on_view_durable(now, view, log_view, out);
         });
     }
 
@@ -471,6 +485,7 @@ impl Hosted {
         }
         self.state = State::Removing;
         self.partition = None;
+        core.leaving.remove(&self.id);
         if base::planted::bug(41) {
             // Planted: nothing is left that says so.
             core.views.forget(self.id);

@@ -147,6 +147,7 @@ impl Hosted {
             headers: recovery.headers.into_iter().collect(),
             suffix: recovery.suffix.into_iter().collect(),
             trusted,
+            promised_until: core.links.promised().into_iter().max().unwrap_or_default(),
         };
         let now = core.now.monotonic;
         let prng = core.fork(self.id.0);
@@ -166,6 +167,7 @@ impl Hosted {
             trusted,
         });
         self.state = State::Running(Box::new(group));
+        core.leaving.remove(&self.id);
         core.active.insert(self.id);
         core.timed.insert(self.id);
         core.urgent = true;

@@ -24,11 +24,11 @@ use crate::{
 };
 
 impl Shard {
-    /// Whether this shard hosts the metadata group and its replica is the serving primary.
+    /// Whether this shard hosts the metadata group, its replica is the serving primary, and
+    /// certainly no other is.
     pub(super) fn serves_metadata(&self) -> bool {
-        self.groups
-            .get(&GroupId::METADATA)
-            .is_some_and(Hosted::is_serving)
+        let hosted = self.groups.get(&GroupId::METADATA);
+        self.core.has_lease() && hosted.is_some_and(Hosted::is_serving)
     }
 
     /// A request for the metadata group (shard 0), or one that only its primary can place.

@@ -6,12 +6,14 @@ use base::{Bytes, GroupId, ReplicaIndex, View};
 use platform::Level;
 use wire::{
     Command,
-    replica::{Envelope, GroupStatus, Message},
+    replica::{Beat, Envelope, GroupStatus, Message},
 };
 
 use super::Shard;
 use crate::{
+    Observation,
     ask::{Answer, Ask},
+    clock::Standing,
     hosted::Hosted,
     links::LinkEvent,
 };
@@ -90,7 +92,7 @@ impl Shard {
     }
 
     fn on_heartbeat(&mut self, from: ReplicaIndex, frame: &Bytes) {
-        let Ok((_, Message::Heartbeat { statuses })) = Message::decode(frame) else {
+        let Ok((_, Message::Heartbeat { beat, statuses })) = Message::decode(frame) else {
             return;
         };
         for status in &statuses {
@@ -98,6 +100,52 @@ impl Shard {
                 hosted.on_status(from, status, &mut self.core);
             }
         }
+        // The echo counts after the statuses: it promises nothing to a primary of a view that
+        // the peer has told to be over.
+        self.on_beat(from, &beat);
+    }
+
+    fn on_beat(&mut self, from: ReplicaIndex, beat: &Beat) {
+        let now = self.core.now;
+        self.core.links.on_beat(from, now.monotonic, beat);
+        if let Some(standing) = self.core.clock.on_beat(now, from, beat) {
+            self.on_clock(standing);
+        }
+        let Some(echo) = beat.echo else { return };
+        let held = self.core.lease.holds(now.monotonic);
+        self.core.lease.on_echo(now.monotonic, from, echo.sent);
+        if !held && self.core.lease.holds(now.monotonic) {
+            base::sometimes!(
+                !self.core.awaited.is_empty(),
+                "server: reads waited for a lease"
+            );
+            for group in ::core::mem::take(&mut self.core.awaited) {
+                self.unpark(group);
+            }
+        }
+    }
+
+    /// This node's clock has left the window that the cluster agrees on, or is back.
+    fn on_clock(&mut self, standing: Standing) {
+        let (level, line, ahead) = match standing {
+            Standing::Outside(ahead) => {
+                base::sometimes!("clock: this node's clock is outside the window");
+                let line = alloc::format!(
+                    "the clock of this node is {ahead} microseconds ahead of what the others \
+                     agree on; stamps keep to theirs"
+                );
+                (Level::Warn, line, ahead)
+            }
+            Standing::Inside => {
+                base::sometimes!("clock: this node's clock is back in the window");
+                let line = "the clock of this node agrees with the others".into();
+                (Level::Info, line, 0)
+            }
+        };
+        if self.core.config.shard.0 == 0 {
+            self.core.log(level, line);
+        }
+        self.core.observe(|| Observation::Clock { ahead });
     }
 
     /// The statuses that may have changed since they were last told.
@@ -141,13 +189,23 @@ impl Shard {
     fn send_statuses(&mut self, peer: ReplicaIndex, statuses: &[GroupStatus]) {
         let (cluster, replica) = (self.core.config.cluster, self.core.config.replica);
         let mut rest = statuses;
+        let mut all_told = true;
         loop {
             let (chunk, tail) = rest.split_at(rest.len().min(STATUSES_MAX));
+            // Our word goes with the last of it, if the peer then knows of all views left here.
+            let word = tail.is_empty() && all_told && self.core.leaving.is_empty();
+            base::sometimes!(
+                tail.is_empty() && !self.core.leaving.is_empty(),
+                "links: a heartbeat echoes nothing while a view change is not durable"
+            );
+            let beat = self.core.links.beat(peer, self.core.now, word);
             let message = Message::Heartbeat {
+                beat,
                 statuses: chunk.to_vec(),
             };
             let frame = message.encode(cluster, View(0), replica);
             if !self.core.links.send(peer, frame, &mut self.core.out) {
+                all_told = false;
                 self.core
                     .untold
                     .extend(chunk.iter().map(|status| status.group));

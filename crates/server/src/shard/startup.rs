@@ -24,9 +24,11 @@ use storage::{FileIds, ViewStore, ViewStoreConfig, ViewStoreEvent, ViewsIdentity
 use super::{OWNER_SHARD, OWNER_VIEWS, Shard, answers::Tickets};
 use crate::{
     Observation, ShardConfig,
+    clock::ClusterClock,
     connections::Connections,
     core::{Core, DELETED},
     hosted::Hosted,
+    lease::Lease,
     links::Links,
     paths,
 };
@@ -86,6 +88,7 @@ pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Out
         limits.client_queue_bytes_max,
         per_shard,
     );
+    let lease = Lease::new(replica_count, config.timing.suspect);
     let core = Core {
         files: FileIds(u64::from(config.shard.0) << 48),
         config,
@@ -96,11 +99,14 @@ pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Out
         durable_views: BTreeMap::new(),
         power_lost: false,
         links,
+        lease,
+        clock: ClusterClock::new(replica_count),
         answers: Vec::new(),
         notices: Vec::new(),
         unsubmitted: BTreeSet::new(),
         active: BTreeSet::new(),
         untold: BTreeSet::new(),
+        leaving: BTreeSet::new(),
         urgent: false,
         awaited: BTreeSet::new(),
         timed: BTreeSet::new(),
@@ -178,6 +184,9 @@ impl Shard {
             .into_iter()
             .map(|(group, view, log_view)| (group, (view, log_view)));
         self.core.durable_views = views.collect();
+        let live = |(_, views): &(&GroupId, &(View, View))| views.0 != DELETED;
+        let live = self.core.durable_views.iter().filter(live);
+        self.core.leaving = live.map(|(id, _)| *id).collect();
         self.core.power_lost = power_lost;
         if power_lost && self.core.config.nodes.len() == 1 {
             let line = "the machine has restarted without a clean stop: replicated topics may \
@@ -236,6 +245,7 @@ impl Shard {
             if self.is_gone(id) {
                 self.core.views.forget(id);
                 self.core.durable_views.remove(&id);
+                self.core.leaving.remove(&id);
             }
         }
         let token = Token {

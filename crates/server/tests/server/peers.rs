@@ -1,11 +1,18 @@
 //! What another node of the cluster may send: whatever it is, it never brings this one down.
 
-use base::{Bytes, ClientId, Domain, GroupId, Op, Prng, ReplicaIndex, ShardIndex, Timestamp, View};
+use core::time::Duration;
+
+use base::{
+    Bytes, ClientId, Domain, GroupId, Instant, Op, Prng, ReplicaIndex, ShardIndex, Timestamp, View,
+};
 use platform::{ConnectionId, ListenerId};
 use transport::{Identity, REPLICA_PROTOCOL};
 use wire::{
     Code, Command, HEADER_SIZE, Operation, Request, RequestHeader, header,
-    replica::{Envelope, GroupStatus, Message, PrepareHeader, StatusRole, envelope_repair, seal},
+    replica::{
+        Beat, Echo, Envelope, GroupStatus, Message, PrepareHeader, StatusRole, envelope_repair,
+        seal,
+    },
 };
 
 use crate::{
@@ -126,6 +133,18 @@ fn headers(prng: &mut Prng, replica: u8) -> Vec<PrepareHeader> {
         .collect()
 }
 
+/// A heartbeat's clocks, some of them impossible.
+fn beat(prng: &mut Prng) -> Beat {
+    Beat {
+        sent: Instant(small(prng)),
+        realtime: Timestamp(small(prng)),
+        echo: (prng.index(2) == 0).then(|| Echo {
+            sent: Instant(small(prng)),
+            held: Duration::from_micros(small(prng)),
+        }),
+    }
+}
+
 fn message(prng: &mut Prng, replica: u8) -> Bytes {
     let group = GroupId(0);
     let (op, commit) = (Op(small(prng)), NOTHING);
@@ -162,6 +181,7 @@ fn message(prng: &mut Prng, replica: u8) -> Bytes {
             to: Op(small(prng)),
         },
         _ => Message::Heartbeat {
+            beat: beat(prng),
             statuses: vec![GroupStatus {
                 group,
                 view: small_view(prng),
@@ -241,7 +261,7 @@ fn nonsense_under_a_seal_never_stops_the_node() {
                 }
             }
             if prng.index(10) == 0 {
-                cluster.node.pass(core::time::Duration::from_millis(300));
+                cluster.node.pass(Duration::from_millis(300));
             }
         }
     }
@@ -290,6 +310,6 @@ fn a_stranger_on_the_replica_port_is_turned_away() {
         assert!(cluster.node.is_closed(stranger));
     }
     let silent = cluster.node.connect_to(ListenerId::REPLICA);
-    cluster.node.pass(core::time::Duration::from_secs(2));
+    cluster.node.pass(Duration::from_secs(2));
     assert!(cluster.node.is_closed(silent));
 }

@@ -1,8 +1,9 @@
 //! What replicas of one group say to each other, apart from prepares.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
-use base::{Buffer, Bytes, GroupId, Op, View};
+use base::{Buffer, Bytes, GroupId, Instant, Op, Timestamp, View};
 
 use super::{CheckpointMark, Envelope, Invalid, PrepareHeader, seal};
 use crate::{Command, HEADER_SIZE, array, put};
@@ -74,6 +75,61 @@ impl GroupStatus {
         put(bytes, 24, self.commit.0.to_le_bytes());
         put(bytes, 32, self.checksum.to_le_bytes());
         put(bytes, 48, [self.role as u8]);
+    }
+}
+
+/// The clocks in a heartbeat.
+///
+/// ```text
+/// 136 sent u64   144 realtime u64   152 echo u64   160 held u64   168 echoes u8
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beat {
+    /// The sender's monotonic clock, which means nothing to anybody else.
+    pub sent: Instant,
+    /// The sender's realtime clock.
+    pub realtime: Timestamp,
+    /// The newest heartbeat of the receiver that the sender has heard. By it the sender says
+    /// too that it has told all views that it has left.
+    pub echo: Option<Echo>,
+}
+
+/// A heartbeat, back where it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Echo {
+    /// Its `sent`.
+    pub sent: Instant,
+    /// How long ago it was heard.
+    pub held: Duration,
+}
+
+impl Beat {
+    fn decode(frame: &[u8]) -> Result<Self, Invalid> {
+        let u64_at = |at| array(frame, at).map(u64::from_le_bytes);
+        let echo = Echo {
+            sent: Instant(u64_at(152)?),
+            held: Duration::from_micros(u64_at(160)?),
+        };
+        Ok(Self {
+            sent: Instant(u64_at(136)?),
+            realtime: Timestamp(u64_at(144)?),
+            echo: match array::<1>(frame, 168)? {
+                [0] => None,
+                [1] => Some(echo),
+                _ => return Err(Invalid::Field),
+            },
+        })
+    }
+
+    fn encode(&self, frame: &mut [u8]) {
+        put(frame, 136, self.sent.0.to_le_bytes());
+        put(frame, 144, self.realtime.0.to_le_bytes());
+        if let Some(Echo { sent, held }) = self.echo {
+            let held = u64::try_from(held.as_micros()).unwrap_or(u64::MAX);
+            put(frame, 152, sent.0.to_le_bytes());
+            put(frame, 160, held.to_le_bytes());
+            put(frame, 168, [1]);
+        }
     }
 }
 
@@ -155,6 +211,8 @@ pub enum Message {
     },
     /// The sender is alive; these of its groups have changed.
     Heartbeat {
+        /// What time it is.
+        beat: Beat,
         /// Where they stand.
         statuses: Vec<GroupStatus>,
     },
@@ -241,6 +299,7 @@ impl Message {
                 offset: u64::from_le_bytes(array(frame, 208)?),
             },
             Command::Heartbeat => Self::Heartbeat {
+                beat: Beat::decode(frame)?,
                 statuses: decode_statuses(body)?,
             },
             _ => return Err(Invalid::Command),
@@ -259,7 +318,7 @@ impl Message {
             Self::DoViewChange { headers, .. } | Self::StartView { headers, .. } => {
                 headers.len() * HEADER_SIZE
             }
-            Self::Heartbeat { statuses } => statuses.len() * GroupStatus::SIZE,
+            Self::Heartbeat { statuses, .. } => statuses.len() * GroupStatus::SIZE,
             _ => 0,
         };
         let mut buffer = Buffer::zeroed(HEADER_SIZE + body_size);
@@ -315,7 +374,8 @@ impl Message {
             Self::RepairPrepare { .. } | Self::CheckpointChunk { .. } => {
                 unreachable!("their bodies are not copied")
             }
-            Self::Heartbeat { statuses } => {
+            Self::Heartbeat { beat, statuses } => {
+                beat.encode(frame);
                 let entries = frame[HEADER_SIZE..].chunks_exact_mut(GroupStatus::SIZE);
                 for (status, entry) in statuses.iter().zip(entries) {
                     status.encode(entry);
