@@ -296,6 +296,8 @@ impl Group {
         base::invariant!(view <= self.view && log_view <= self.log_view);
         self.view_durable = self.view_durable.max(view);
         self.log_view_durable = self.log_view_durable.max(log_view);
+        // While it was not durable nothing could be told.
+        self.touch();
         self.speak(now, out);
         self.invariants();
     }

@@ -218,6 +218,8 @@ impl Group {
                 // A backup that suspects this primary is told that it is well.
                 StatusRole::Abdicated => self.touch(),
                 StatusRole::Normal if peer.op < self.log.op() => self.touch(),
+                // It may have been between views when the commit was told.
+                StatusRole::Normal if peer.commit < self.log.commit() => self.touch(),
                 StatusRole::Normal => {}
             }
         } else if from == self.primary() {

@@ -74,6 +74,15 @@ pub(crate) enum Standing {
     Outside(i64),
 }
 
+impl Standing {
+    const fn side(self) -> i64 {
+        match self {
+            Self::Inside => 0,
+            Self::Outside(ahead) => ahead.signum(),
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct ClusterClock {
@@ -153,8 +162,7 @@ impl ClusterClock {
             _ => Standing::Inside,
         };
         let before = ::core::mem::replace(&mut self.standing, standing);
-        let changed = ::core::mem::discriminant(&before) != ::core::mem::discriminant(&standing);
-        changed.then_some(standing)
+        (before.side() != standing.side()).then_some(standing)
     }
 
     /// What a primary stamps with.

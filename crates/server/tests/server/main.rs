@@ -3,11 +3,13 @@
 //! the bytes that come back.
 
 mod client;
+mod cluster;
 mod disk;
 mod node;
 
 mod connections;
 mod consumers;
+mod leases;
 mod lifecycle;
 mod messages;
 mod metadata;

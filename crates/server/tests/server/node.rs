@@ -11,7 +11,7 @@ use platform::{
     Address, ConnectionId, DiskDone, DiskRequest, Effect, Event, Fatal, ListenerId, NetworkEvent,
     Now, Outbox, Outcome, Token, Work,
 };
-use server::{Limits, NodeAddress, RootCredential, Shard, ShardConfig, Timing};
+use server::{Limits, NodeAddress, Observation, RootCredential, Shard, ShardConfig, Timing};
 
 use crate::disk::Disk;
 
@@ -37,14 +37,24 @@ struct Socket {
     /// Sizes of sends that have not been told to be sent.
     unsent: Vec<usize>,
     closed: bool,
+    /// Closed by the other side; the shard may not have been told yet.
+    gone: bool,
+}
+
+/// A connection that a shard wants to another node.
+pub(crate) struct Dial {
+    pub(crate) connection: ConnectionId,
+    pub(crate) address: Address,
 }
 
 /// What a test may choose.
 #[derive(Clone, Default)]
 pub(crate) struct Options {
     pub(crate) shards: usize,
-    /// Other nodes of the roster; this one is the last.
+    /// Other nodes of the roster.
     pub(crate) peers: u8,
+    /// This node's number; the last, unless it is said.
+    pub(crate) replica: Option<u8>,
     pub(crate) limits: Limits,
     pub(crate) timing: Timing,
 }
@@ -54,6 +64,8 @@ pub(crate) struct Node {
     pub(crate) shards: Vec<Shard>,
     pub(crate) disk: Disk,
     pub(crate) time: u64,
+    /// What the realtime clock is off, in microseconds.
+    pub(crate) clock: i64,
     boot: u128,
     starts: u64,
     events: Vec<VecDeque<Event>>,
@@ -69,6 +81,8 @@ pub(crate) struct Node {
     pub(crate) stopped: usize,
     pub(crate) halted: Option<Fatal>,
     pub(crate) log: Vec<String>,
+    pub(crate) observations: Vec<Observation>,
+    pub(crate) dials: Vec<Dial>,
 }
 
 impl Node {
@@ -85,6 +99,7 @@ impl Node {
             shards: Vec::new(),
             disk: Disk::default(),
             time: 0,
+            clock: 0,
             boot: 1,
             starts: 0,
             events: Vec::new(),
@@ -98,12 +113,14 @@ impl Node {
             stopped: 0,
             halted: None,
             log: Vec::new(),
+            observations: Vec::new(),
+            dials: Vec::new(),
         };
         node.start();
         node
     }
 
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         self.starts += 1;
         (self.ready, self.stopped) = (0, 0);
         self.shards.clear();
@@ -125,7 +142,7 @@ impl Node {
         ShardConfig {
             cluster: CLUSTER,
             cluster_name: "single-node".into(),
-            replica: ReplicaIndex(self.options.peers),
+            replica: ReplicaIndex(self.options.replica.unwrap_or(self.options.peers)),
             shard: ShardIndex(u16::try_from(shard).expect("few shards")),
             shard_count: u16::try_from(self.options.shards).expect("few shards"),
             nodes: (0..=self.options.peers)
@@ -151,11 +168,19 @@ impl Node {
 
     /// The process dies and starts again; what was written stays.
     pub(crate) fn crash(&mut self) {
+        self.kill();
+        self.start();
+    }
+
+    /// The process dies.
+    pub(crate) fn kill(&mut self) {
+        self.shards.clear();
+        self.events.clear();
         self.sockets.clear();
+        self.dials.clear();
         self.held.clear();
         self.logins.clear();
         self.disk.crash();
-        self.start();
     }
 
     /// As [`Self::crash`], on another boot of the machine (which has lost nothing).
@@ -174,7 +199,7 @@ impl Node {
     pub(crate) fn now(&self) -> Now {
         Now {
             monotonic: Instant(self.time),
-            realtime: Timestamp(EPOCH + self.time),
+            realtime: Timestamp((EPOCH + self.time).saturating_add_signed(self.clock)),
         }
     }
 
@@ -200,6 +225,8 @@ impl Node {
             self.shards[shard].on_event(now, event, &mut out);
         }
         self.shards[shard].on_timers(now, &mut out);
+        let seen = self.shards[shard].take_observations();
+        self.observations.extend(seen);
         self.execute(shard, out);
     }
 
@@ -292,6 +319,21 @@ impl Node {
                 let address = Address::from((Ipv4Addr::LOCALHOST, CLIENT_PORT));
                 NetworkEvent::Listening { listener, address }
             }
+            Effect::Connect {
+                connection,
+                address,
+            } => {
+                let socket = Socket {
+                    shard,
+                    ..Socket::default()
+                };
+                self.sockets.insert(connection, socket);
+                let dial = Dial {
+                    connection,
+                    address,
+                };
+                return self.dials.push(dial);
+            }
             Effect::HandOver {
                 connection,
                 to,
@@ -370,6 +412,13 @@ impl Node {
 
     /// Somebody connects.
     pub(crate) fn connect_to(&mut self, listener: ListenerId) -> ConnectionId {
+        let connection = self.accept(listener);
+        self.run();
+        connection
+    }
+
+    /// Somebody connects; to be told at the next turn.
+    pub(crate) fn accept(&mut self, listener: ListenerId) -> ConnectionId {
         self.connections_made += 1;
         let connection = ConnectionId(self.connections_made);
         self.sockets.insert(connection, Socket::default());
@@ -379,7 +428,6 @@ impl Node {
             peer: peer(),
         };
         self.events[0].push_back(Event::Network(accepted));
-        self.run();
         connection
     }
 
@@ -392,6 +440,34 @@ impl Node {
         socket.arriving.extend(bytes);
         self.deliver(connection);
         self.run();
+    }
+
+    /// Something happens to a connection; to be told at the next turn.
+    pub(crate) fn tell(&mut self, connection: ConnectionId, event: NetworkEvent) {
+        let socket = self.sockets.get_mut(&connection).expect("known");
+        if matches!(event, NetworkEvent::Closed { .. }) {
+            socket.gone = true;
+        }
+        self.events[socket.shard].push_back(Event::Network(event));
+    }
+
+    /// Bytes that a shard has sent; none if it has closed the connection.
+    pub(crate) fn take_sent(&mut self, connection: ConnectionId) -> Option<Vec<u8>> {
+        let socket = self.sockets.get_mut(&connection)?;
+        let sent = std::mem::take(&mut socket.sent);
+        (!socket.closed && !socket.gone).then_some(sent)
+    }
+
+    /// Bytes arrive; to be told at the next turn.
+    pub(crate) fn arrive(&mut self, connection: ConnectionId, bytes: &[u8]) {
+        let socket = self.sockets.get_mut(&connection).expect("known");
+        socket.arriving.extend(bytes);
+        self.deliver(connection);
+    }
+
+    /// Whether the shards have something to be told.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.events.iter().any(|events| !events.is_empty()) || !self.dials.is_empty()
     }
 
     /// A client goes away.
