@@ -12,12 +12,14 @@ use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
+    check::history,
     marks::REQUIRED_FROM,
     mutants::{self, Asserts, Mutant, Verdict},
     profile::{PROFILES, Profile},
     report,
-    runner::{Campaign, catch_panics, run_seed},
+    runner::{Campaign, catch_panics, run_seed, thread_cpu_micros},
     seeds,
+    wgl::{self, published},
 };
 
 const EXAMPLES: &str = "\
@@ -56,6 +58,8 @@ enum Command {
     Seeds(SeedsArgs),
     /// List the profiles and what they do to a cluster.
     Profiles,
+    /// Judge histories with published verdicts by the linearizability search.
+    Histories(HistoriesArgs),
 }
 
 #[derive(Args)]
@@ -138,6 +142,12 @@ struct SeedsArgs {
     directory: PathBuf,
 }
 
+#[derive(Args)]
+struct HistoriesArgs {
+    /// Where `verdicts.json` and the histories are.
+    directory: PathBuf,
+}
+
 fn find_profile(name: &str) -> Result<&'static Profile, String> {
     Profile::find(name).ok_or_else(|| {
         let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();
@@ -178,6 +188,7 @@ pub fn main() -> ExitCode {
             }
             ExitCode::SUCCESS
         }
+        Command::Histories(args) => judge_histories(&args),
     }
 }
 
@@ -308,6 +319,54 @@ fn run_seeds(args: &SeedsArgs) -> ExitCode {
         regressions.len() - failed
     ));
     verdict(failed == 0)
+}
+
+/// The search must be cheap enough to cross-check every partition of every run.
+fn search_synthetic() -> bool {
+    const CALLS: usize = 10_000;
+    const SECONDS_MAX: f64 = 1.0;
+    let started = thread_cpu_micros();
+    let found = history::measure(CALLS);
+    let seconds = report::seconds(thread_cpu_micros() - started);
+    say(&format!(
+        "a partition of {CALLS} calls: {found:?}, {seconds:.3} CPU s"
+    ));
+    found == wgl::Verdict::Linearizable && seconds < SECONDS_MAX
+}
+
+fn judge_histories(args: &HistoriesArgs) -> ExitCode {
+    if !search_synthetic() {
+        return verdict(false);
+    }
+    let directory = args.directory.display();
+    if !args.directory.join("verdicts.json").exists() {
+        say(&format!("absent, skipped: {directory}"));
+        return ExitCode::SUCCESS;
+    }
+    let started = thread_cpu_micros();
+    let judged = match published::judge_all(&args.directory) {
+        Ok(judged) => judged,
+        Err(error) => return usage(&format!("cannot read histories: {error}")),
+    };
+    let seconds = report::seconds(thread_cpu_micros() - started);
+    let differing = judged.iter().filter(|judged| !judged.agrees());
+    for published::Judged {
+        file,
+        found,
+        published,
+    } in differing.clone()
+    {
+        say(&format!(
+            "{file}: {found:?}, published as linearizable: {published}"
+        ));
+    }
+    let differing = differing.count();
+    say(&format!(
+        "{} of {} verdicts as published, {seconds:.2} CPU s",
+        judged.len() - differing,
+        judged.len()
+    ));
+    verdict(differing == 0 && !judged.is_empty())
 }
 
 fn progress(seeds: u64) -> ProgressBar {

@@ -62,6 +62,8 @@ pub(crate) fn json(summary: &Summary, profile: &Profile, start: u64) -> Value {
         "calls_unknown": total.calls_unknown,
         "calls_refused": total.calls_refused,
         "events": total.events,
+        "objects_searched": total.objects_searched,
+        "objects_undecided": total.objects_undecided,
         "peak_memory_bytes": summary.memory_peak,
         "digest": format!("{:016x}", summary.digest),
         "marks": summary.marks.all().collect::<BTreeMap<_, _>>(),

@@ -199,6 +199,8 @@ impl Statistics {
         self.calls_unknown += other.calls_unknown;
         self.calls_refused += other.calls_refused;
         self.virtual_micros += other.virtual_micros;
+        self.objects_searched += other.objects_searched;
+        self.objects_undecided += other.objects_undecided;
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod bytes;
 pub(crate) mod committed;
 pub(crate) mod digests;
 pub(crate) mod durability;
+pub(crate) mod history;
 pub(crate) mod linear;
 pub(crate) mod liveness;
 pub(crate) mod offsets;

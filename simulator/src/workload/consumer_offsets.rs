@@ -4,7 +4,10 @@ use client::{Reply, RequestFrame};
 use wire::{AckLevel, OptionalPartition, Request, reply, request};
 
 use super::{Call, Sampler, Verdict, named, poll::single};
-use crate::check::linear::{Linear, Target};
+use crate::check::{
+    history::Answer,
+    linear::{Linear, Target},
+};
 
 impl Sampler<'_> {
     pub(super) fn sample_consumer_offset(&mut self) -> (Call, RequestFrame) {
@@ -44,7 +47,7 @@ impl Sampler<'_> {
                     ack,
                 };
                 let frame = RequestFrame::new(&Request::DeleteConsumerOffset(request));
-                (Call::DeleteOffset { target }, frame)
+                (Call::DeleteOffset { target, consumer }, frame)
             }
             _ => {
                 let frame = RequestFrame::new(&Request::GetConsumerOffset(offset_target));
@@ -62,7 +65,9 @@ impl Sampler<'_> {
     ) -> Verdict {
         match reply.decode_optional::<reply::ConsumerOffset>() {
             Ok(told) => {
-                let offset = told.map(|told| told.stored_offset);
+                let stored = told.map(|told| (told.stored_offset, told.current_offset));
+                self.answered(Answer::Offset { stored });
+                let offset = stored.map(|(stored, _)| stored);
                 linear.on_offset(self.time, target, consumer, offset)
             }
             Err(error) => self.fail(format!("an offset was read as {error:?}")),

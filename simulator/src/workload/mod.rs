@@ -21,6 +21,7 @@ use wire::{ErrorCode, Identifier, Name, PollingStrategy};
 use crate::{
     check::{
         Failure, Verdict, ensure,
+        history::{Answer, History},
         linear::{Linear, Target, Window},
     },
     profile::{Durability, Shape},
@@ -68,8 +69,9 @@ pub(crate) enum Call {
         target: Target,
         strategy: PollingStrategy,
         count: u32,
-        /// The consumer whose offset it stores.
-        commits: Option<u32>,
+        consumer: u32,
+        /// It stores what it reads as the consumer's offset.
+        commits: bool,
     },
     StoreOffset {
         target: Target,
@@ -78,6 +80,7 @@ pub(crate) enum Call {
     },
     DeleteOffset {
         target: Target,
+        consumer: u32,
     },
     GetOffset {
         target: Target,
@@ -160,6 +163,8 @@ pub(crate) struct Workload {
     heads: BTreeMap<Target, u64>,
     /// Writes by client and number.
     pub(crate) made: BTreeMap<(ClientId, u64), Made>,
+    /// What clients asked of partitions and were told.
+    pub(crate) history: History,
     pub(crate) calls: u64,
     pub(crate) done: u64,
     pub(crate) unknown: u64,
@@ -197,6 +202,7 @@ impl Workload {
             sessions_end: shape.classes.evictions,
             heads: BTreeMap::new(),
             made: BTreeMap::new(),
+            history: History::default(),
             calls: 0,
             done: 0,
             unknown: 0,
@@ -225,6 +231,7 @@ impl Workload {
         let caller = &mut self.callers[client];
         assert!(caller.pending.is_none());
         self.calls += 1;
+        self.history.on_call(time, client, &call);
         if call.is_write() {
             let window = Window {
                 start: time,
@@ -320,6 +327,7 @@ impl Workload {
                 sampler.workload.done += 1;
                 sampler.settle_doubt(&call);
                 sampler.judge(&call, start, reply, linear)?;
+                sampler.answered(Answer::Done);
                 Ok(true)
             }
             Err(error) => {
@@ -415,8 +423,12 @@ impl Sampler<'_> {
                 target,
                 strategy,
                 count,
+                consumer,
                 commits,
-            } => self.judge_poll((*target, *strategy, *count), *commits, reply, linear),
+            } => {
+                let consumer = commits.then_some(*consumer);
+                self.judge_poll((*target, *strategy, *count), consumer, reply, linear)
+            }
             Call::StoreOffset { .. } | Call::DeleteOffset { .. } => Ok(()),
             Call::GetOffset { target, consumer } => {
                 self.judge_offset(*target, *consumer, reply, linear)
@@ -425,8 +437,21 @@ impl Sampler<'_> {
         }
     }
 
+    /// The history hears how the present call ended.
+    fn answered(&mut self, answer: Answer<'_>) {
+        let history = &mut self.workload.history;
+        history.on_answer(self.time, self.client, answer);
+    }
+
     /// A refusal is an answer too: only some codes may be given to a well-formed request.
     fn refused(&mut self, call: &Call, error: ClientError) -> Verdict {
+        self.answered(if error.maybe_applied() {
+            Answer::Unknown
+        } else {
+            let code = ErrorCode::CONSUMER_OFFSET_NOT_FOUND;
+            let nothing_stored = matches!(error, ClientError::Refused { code: c, .. } if c == code);
+            Answer::Refused { nothing_stored }
+        });
         let code = match error {
             ClientError::Refused { code, .. } => code,
             ClientError::AlreadyApplied | ClientError::Timeout { .. } => {

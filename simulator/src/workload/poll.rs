@@ -8,7 +8,10 @@ use wire::{
 };
 
 use super::{Call, Sampler, Verdict, named, payload_target};
-use crate::check::linear::{Linear, Message, Target};
+use crate::check::{
+    history::Answer,
+    linear::{Linear, Message, Target},
+};
 
 /// The consumer with this number.
 pub(super) const fn single(key: u32) -> Consumer<'static> {
@@ -48,7 +51,8 @@ impl Sampler<'_> {
                 target,
                 strategy,
                 count,
-                commits: auto_commit.then_some(consumer),
+                consumer,
+                commits: auto_commit,
             },
             frame,
         )
@@ -102,14 +106,25 @@ impl Sampler<'_> {
             PollingStrategy::Last => last.is_none_or(|last| last == head.current_offset),
             PollingStrategy::Timestamp(_) | PollingStrategy::Next => true,
         };
+        // Where a message is due one is served, whatever it weighs.
+        let due = match strategy {
+            PollingStrategy::Offset(offset) => offset <= head.current_offset,
+            PollingStrategy::First | PollingStrategy::Last => true,
+            PollingStrategy::Timestamp(_) | PollingStrategy::Next => false,
+        };
+        let served = !due || head.current_offset == 0 || first.is_some();
         let counted = messages.len() == head.count as usize && head.count <= count;
         let below = last.is_none_or(|last| last <= head.current_offset);
-        if !place || !counted || !below {
+        if !place || !counted || !below || !served {
             return self.fail(format!(
                 "a poll of {target:?} by {strategy:?}, at most {count}, \
                  returns {first:?} to {last:?} with {head:?}"
             ));
         }
+        self.answered(Answer::Polled {
+            head: head.current_offset,
+            messages: &messages,
+        });
         if let (Some(consumer), Some(last)) = (commits, last) {
             linear.on_auto_commit(self.time, target, consumer, last)?;
         }

@@ -9,7 +9,10 @@ use client::{Reply, RequestFrame};
 use wire::{BatchBuilder, Counted, Partitioning, Request, batch, reply, request};
 
 use super::{Call, Sampler, Verdict, named};
-use crate::check::linear::{Linear, Target};
+use crate::check::{
+    history::Answer,
+    linear::{Linear, Target},
+};
 
 impl Sampler<'_> {
     pub(super) fn sample_send(&mut self) -> (Call, RequestFrame) {
@@ -75,6 +78,8 @@ impl Sampler<'_> {
                 confirmations.len()
             ));
         };
+        let base_offset = confirmation.base_offset;
+        self.answered(Answer::Sent { base_offset });
         let last = confirmation.base_offset + payloads.len() as u64 - 1;
         let head = self.workload.heads.entry(target).or_default();
         *head = last.max(*head);

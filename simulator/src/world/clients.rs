@@ -239,6 +239,8 @@ impl World {
             let call = self
                 .trace
                 .then(|| format!("{:?}", self.workload.pending(slot)));
+            let repetitions = self.clients[slot].client.counters().repetitions;
+            self.workload.history.on_repetitions(slot, repetitions);
             let linear = &mut self.checkers.linear;
             let verdict = self.workload.on_completion(time, slot, &completion, linear);
             if let Some(call) = call {

@@ -150,5 +150,12 @@ impl World {
             })
         });
         self.check(verdict);
+        match self.workload.history.check(time) {
+            Ok(searched) => {
+                self.statistics.objects_searched = searched.objects;
+                self.statistics.objects_undecided = searched.undecided;
+            }
+            Err(failure) => self.check(Err(failure)),
+        }
     }
 }

@@ -201,6 +201,9 @@ pub(crate) struct Statistics {
     pub(crate) calls_unknown: u64,
     pub(crate) calls_refused: u64,
     pub(crate) virtual_micros: u64,
+    /// Objects whose client history was searched for an order, and searches given up.
+    pub(crate) objects_searched: u64,
+    pub(crate) objects_undecided: u64,
 }
 
 /// How a run ended.
