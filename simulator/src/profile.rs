@@ -385,6 +385,9 @@ fn usual_limits(prng: &mut Prng) -> Limits {
         clients_max: 64,
         producers_max: 64,
         consumers_max: 64,
+        checkpoint_ops: prng.between(8, 32),
+        partition_checkpoint_ops: prng.between(8, 64),
+        checkpoint_chunk: 256 << prng.below(6),
     }
 }
 

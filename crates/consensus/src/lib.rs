@@ -26,6 +26,7 @@
 
 extern crate alloc;
 
+mod checkpoint;
 mod group;
 mod ignore;
 mod log;
@@ -38,6 +39,7 @@ mod repair;
 mod timeouts;
 mod view_change;
 
+pub use checkpoint::Held;
 pub use group::{Effect, Group, GroupConfig, PrepareSlot, REPLICAS_MAX, Timing};
 pub use ignore::{Ignore, Ignored};
 pub use quorum::Quorums;

@@ -116,6 +116,16 @@ impl Log {
         frame
     }
 
+    /// The log is now what a checkpoint that ends with `header` stands for, and nothing more.
+    pub(crate) fn reset(&mut self, header: &PrepareHeader) {
+        base::invariant!(header.op >= self.commit, "a checkpoint takes nothing back");
+        self.headers = [*header].into();
+        self.suffix.clear();
+        self.commit = header.op;
+        self.op = header.op;
+        self.checksum = header.checksum;
+    }
+
     pub(crate) fn frames(&self) -> impl Iterator<Item = &Bytes> {
         self.suffix.iter()
     }

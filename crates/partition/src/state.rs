@@ -185,6 +185,20 @@ impl PartitionState {
         Ok(state)
     }
 
+    /// This partition's state as a snapshot of it has it.
+    ///
+    /// # Errors
+    /// As [`Self::restore`].
+    pub fn restored(&self, bytes: &[u8]) -> Result<Self, SnapshotError> {
+        Self::restore(self.group, self.ids, self.limits, bytes)
+    }
+
+    /// This partition's state before the first op.
+    #[must_use]
+    pub fn emptied(&self) -> Self {
+        Self::new(self.group, self.ids, self.limits)
+    }
+
     /// Its group.
     #[must_use]
     pub const fn group(&self) -> GroupId {

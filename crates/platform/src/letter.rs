@@ -43,6 +43,12 @@ pub enum Letter {
         /// The prepare frame.
         prepare: Bytes,
     },
+    /// The metadata state has been taken over from a checkpoint (shard 0 to all others); commits
+    /// go on after it.
+    MetadataSnapshot {
+        /// As the state machine writes it.
+        snapshot: Bytes,
+    },
     /// The view of the metadata group, for cluster metadata and routing, once its log has been
     /// recovered (shard 0 to all others).
     MetadataView {

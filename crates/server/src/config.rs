@@ -37,6 +37,19 @@ pub struct ShardConfig {
     pub observe: bool,
 }
 
+impl ShardConfig {
+    /// The bounds of the metadata state machine; the same on every replica.
+    pub(crate) fn metadata_limits(&self) -> metadata::Limits {
+        metadata::Limits {
+            clients_max: self.limits.clients_max,
+            segment_size: self.limits.segment_size,
+            segment_size_min: self.limits.segment_size_min,
+            replica_salt: u64::from(self.replica.0),
+            ..metadata::Limits::default()
+        }
+    }
+}
+
 /// A node as the roster has it.
 #[derive(Clone, Debug)]
 pub struct NodeAddress {
@@ -80,6 +93,12 @@ pub struct Limits {
     pub segment_size_min: u64,
     /// Bytes of a segment of the metadata log.
     pub metadata_segment_size: u64,
+    /// Ops of the metadata log between two checkpoints.
+    pub checkpoint_ops: u64,
+    /// Ops of a partition's log between two checkpoints.
+    pub partition_checkpoint_ops: u64,
+    /// Bytes of a checkpoint in one frame to a peer.
+    pub checkpoint_chunk: usize,
     /// Bytes beyond which a view store that is mostly history is compacted.
     pub views_size: u64,
     /// Bytes between two entries of the sparse index.
@@ -112,6 +131,9 @@ impl Default for Limits {
             segment_size: 1 << 30,
             segment_size_min: 1 << 20,
             metadata_segment_size: 64 << 20,
+            checkpoint_ops: 1024,
+            partition_checkpoint_ops: 4096,
+            checkpoint_chunk: 256 << 10,
             views_size: 64 << 10,
             index_interval: 64 << 10,
             read_chunk: 1 << 20,

@@ -7,6 +7,7 @@ use alloc::{
 };
 
 use base::{Bytes, GroupId, Prng, ReplicaIndex, Timestamp, View};
+use metadata::Metadata;
 use platform::{Effect, Fatal, Level, Now, Outbox};
 use storage::{FileIds, ViewStore};
 
@@ -23,6 +24,8 @@ use crate::{
 pub(crate) enum Notice {
     /// A metadata prepare has committed; whoever asked for it waits.
     MetadataCommitted { prepare: Bytes, asker: Option<Ask> },
+    /// The metadata state is to be this one from now on.
+    MetadataRestored(Bytes),
     /// The metadata group has a new view or role.
     MetadataRole,
     /// A group has been recovered, or has found a primary: what waited for it may go on.
@@ -84,6 +87,12 @@ impl Core {
     /// A stream of randomness of a group's own.
     pub(crate) fn fork(&mut self, entity: u64) -> Prng {
         Prng::new(self.prng.next_u64(), base::Domain::Replica, entity)
+    }
+
+    /// The metadata state that a snapshot was taken of, if it is one of this version.
+    pub(crate) fn restore_metadata(&self, snapshot: &[u8]) -> Option<Metadata> {
+        let limits = self.config.metadata_limits();
+        Metadata::restore(limits, &self.config.root.username, snapshot).ok()
     }
 
     pub(crate) fn observe(&mut self, observation: impl FnOnce() -> Observation) {

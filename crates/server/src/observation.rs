@@ -29,6 +29,18 @@ pub enum Observation {
         /// Whether the log holds all it may have acknowledged.
         trusted: bool,
     },
+    /// The state machine has been restored from a checkpoint, at a start or by a transfer: what
+    /// is committed from here on comes after `op`.
+    Restored {
+        /// Which.
+        group: GroupId,
+        /// The last op in it.
+        op: Op,
+        /// Its identity.
+        identity: u128,
+        /// Digest of the group's state machine.
+        digest: u128,
+    },
     /// The role or the view has changed.
     View {
         /// Which.

@@ -1,8 +1,11 @@
 //! Replicas are byte-equal where committed: the same segment files with the same records, and
-//! each record is the op of the one history.
+//! each record is the op of the one history. A log whose beginning has been dropped is covered by a
+//! checkpoint, and checkpoints of one op have one body.
 //!
 //! Source: `design.md` §6 (a partition's segments are its journal, and roll deterministically);
 //! TigerBeetle's storage checker.
+
+use std::collections::BTreeMap;
 
 use base::{GroupId, Op};
 use wire::{HEADER_SIZE, replica::PrepareHeader};
@@ -20,6 +23,9 @@ pub(crate) struct Segments<'a> {
     pub(crate) files: Vec<File<'a>>,
 }
 
+/// Bytes of a checkpoint before its body, and where the op before its log stands in them.
+const CHECKPOINT_HEADER: usize = 256;
+
 /// Compares the replicas of `group` up to `commit`.
 pub(crate) fn check(
     time: u64,
@@ -29,10 +35,29 @@ pub(crate) fn check(
     replicas: &[Segments<'_>],
 ) -> Verdict {
     let mut first: Option<(u8, Vec<File<'_>>)> = None;
+    let mut bodies: BTreeMap<Op, (u8, &[u8])> = BTreeMap::new();
     for segments in replicas {
+        let node = segments.node;
+        for &(name, bytes) in &segments.files {
+            let Some(op) = op_of(name, ".checkpoint") else {
+                continue;
+            };
+            let body = bytes.get(CHECKPOINT_HEADER..).unwrap_or_default();
+            let (other, known) = *bodies.entry(op).or_insert((node, body));
+            ensure(known == body, CHECK, time, || {
+                format!("replicas {other} and {node} have other checkpoints of {group} op {op}")
+            })?;
+        }
         let kept = committed_part(time, group, commit, committed, segments)?;
+        // A log that was begun anew, or cut in front, is in other segments.
+        if kept
+            .first()
+            .is_none_or(|(name, _)| op_of(name, ".log") != Some(Op(1)))
+        {
+            continue;
+        }
         let Some((other, expected)) = &first else {
-            first = Some((segments.node, kept));
+            first = Some((node, kept));
             continue;
         };
         ensure(*expected == kept, CHECK, time, || {
@@ -43,14 +68,19 @@ pub(crate) fn check(
                     .collect()
             };
             format!(
-                "replicas {other} and {} differ in {group} up to op {commit}: {:?} and {:?}",
-                segments.node,
+                "replicas {other} and {node} differ in {group} up to op {commit}: {:?} and {:?}",
                 sizes(expected),
                 sizes(&kept)
             )
         })?;
     }
     Ok(())
+}
+
+/// The op in the name of a file of ours.
+fn op_of(name: &str, suffix: &str) -> Option<Op> {
+    let (_, name) = name.rsplit_once('/').unwrap_or(("", name));
+    name.strip_suffix(suffix)?.parse().ok().map(Op)
 }
 
 /// The files cut after the record of op `commit`; every record is checked against the history.
@@ -67,9 +97,21 @@ fn committed_part<'a>(
         time,
         message,
     };
-    let mut next = Op(1);
+    let is_segment = |(name, _): &&File<'_>| op_of(name, ".log").is_some();
+    let files = || segments.files.iter().filter(is_segment);
+    let first = files().next().and_then(|(name, _)| op_of(name, ".log"));
+    let mut next = first.unwrap_or(Op(1));
+    let mut checkpoints = segments.files.iter();
+    let covers =
+        |(name, _): &File<'_>| op_of(name, ".checkpoint").is_some_and(|op| op.next() >= next);
+    ensure(
+        next == Op(1) || checkpoints.any(covers),
+        CHECK,
+        time,
+        || format!("replica {node}: {group} begins with op {next}, which no checkpoint reaches"),
+    )?;
     let mut kept = Vec::new();
-    for &(name, bytes) in &segments.files {
+    for &(name, bytes) in files() {
         if next > commit {
             break;
         }
@@ -130,7 +172,7 @@ mod tests {
     fn run(committed: &Committed, commit: u64, files: &[&[u8]]) -> Verdict {
         let segments = |(node, bytes): (usize, &&'static [u8])| Segments {
             node: u8::try_from(node).expect("few"),
-            files: vec![("a", bytes)],
+            files: vec![("g/00000000000000000001.log", bytes)],
         };
         let files: Vec<&'static [u8]> = files.iter().map(|bytes| &*bytes.to_vec().leak()).collect();
         let replicas: Vec<_> = files.iter().enumerate().map(segments).collect();
@@ -143,6 +185,30 @@ mod tests {
         let mut longer = segment.clone();
         longer.extend_from_slice(b"not committed");
         assert_eq!(run(&committed, 3, &[&segment, &longer]), Ok(()));
+    }
+
+    fn of<'a>(node: u8, files: &[File<'a>]) -> Segments<'a> {
+        let files = files.to_vec();
+        Segments { node, files }
+    }
+
+    #[test]
+    fn a_log_cut_in_front_passes_with_a_checkpoint_only() {
+        let (committed, segment) = history();
+        let size = (segment.len() - HEADER_SIZE) / 3;
+        let cut = [&segment[..HEADER_SIZE], &segment[HEADER_SIZE + size..]].concat();
+        let (whole, cut) = (("g/1.log", &*segment), ("g/2.log", &*cut));
+        let state = vec![7; CHECKPOINT_HEADER + 4];
+        let other = vec![8; CHECKPOINT_HEADER + 4];
+        let run = |replicas: &[Segments<'_>]| check(0, GROUP, Op(3), &committed, replicas);
+        let one = ("g/1.checkpoint", &*state);
+        assert_eq!(run(&[of(0, &[whole, one]), of(1, &[cut, one])]), Ok(()));
+        assert!(
+            run(&[of(0, &[whole, one]), of(1, &[cut])]).is_err(),
+            "nothing covers op 1"
+        );
+        let differs = ("g/1.checkpoint", &*other);
+        assert!(run(&[of(0, &[whole, one]), of(1, &[cut, differs])]).is_err());
     }
 
     #[test]

@@ -97,6 +97,28 @@ impl Committed {
         Ok(true)
     }
 
+    /// The state machine of `node` is now what a checkpoint of an op has it.
+    pub(crate) fn on_restored(
+        &mut self,
+        time: u64,
+        node: u8,
+        (group, op): (GroupId, Op),
+        identity: u128,
+    ) -> Verdict {
+        let before = self.position(node, group);
+        ensure(before < op, CHECK, time, || {
+            format!("replica {node} went back from {group} op {before} to a checkpoint of op {op}")
+        })?;
+        let known = self.get(group, op).map(|known| known.checksum);
+        ensure(known == Some(identity), CHECK, time, || {
+            format!(
+                "replica {node} restored {group} from {identity:032x} at op {op}, not {known:x?}"
+            )
+        })?;
+        self.positions.insert((node, group), op);
+        Ok(())
+    }
+
     /// Last op of the history of a group.
     pub(crate) fn head(&self, group: GroupId) -> Op {
         Op(self
@@ -204,6 +226,30 @@ pub(crate) mod tests {
         assert_eq!(checker.head(GroupId(1 << 10)), Op(2));
         assert_eq!(check_origin(0, &checker, |_, request| request <= 2), Ok(()));
         assert!(check_origin(0, &checker, |_, request| request <= 1).is_err());
+    }
+
+    #[test]
+    fn a_replica_goes_on_from_a_checkpoint_of_the_one_history_only() {
+        let mut checker = Committed::default();
+        let one = prepare(1, 0, 7, 1);
+        let first = PrepareHeader::decode(&one).expect("valid").checksum;
+        let two = prepare(2, first, 7, 2);
+        assert_eq!(commit(&mut checker, 0, &one), Ok(true));
+        let at = |op| (GroupId(1 << 10), Op(op));
+        assert!(
+            checker.on_restored(0, 1, at(2), first).is_err(),
+            "nowhere committed"
+        );
+        assert!(checker.on_restored(0, 1, at(1), 99).is_err(), "another one");
+        assert_eq!(checker.on_restored(0, 1, at(1), first), Ok(()));
+        assert!(
+            checker.on_restored(0, 1, at(1), first).is_err(),
+            "back to it"
+        );
+        assert_eq!(commit(&mut checker, 1, &two), Ok(true));
+        checker.on_restart(1);
+        assert_eq!(checker.on_restored(0, 1, at(1), first), Ok(()));
+        assert!(commit(&mut checker, 1, &one).is_err(), "it is in the state");
     }
 
     #[test]

@@ -80,6 +80,7 @@ fn letter_hash(letter: &Letter) -> u64 {
             hash.rotate_left(7) ^ xxh3_64(piece)
         }),
         Letter::MetadataCommitted { prepare } => xxh3_64(prepare),
+        Letter::MetadataSnapshot { snapshot } => xxh3_64(snapshot),
         Letter::MetadataView { view } => u64::from(view.0),
         Letter::ClientPort(port) => u64::from(*port),
         Letter::StatsRequest { number, groups } => groups

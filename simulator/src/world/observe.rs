@@ -47,6 +47,20 @@ impl World {
                 };
                 self.checkers.durability.on_recovered(time, log)
             }
+            Observation::Restored {
+                group,
+                op,
+                identity,
+                digest,
+            } => self
+                .checkers
+                .committed
+                .on_restored(time, node, (group, op), identity)
+                .and_then(|()| {
+                    self.checkers
+                        .digests
+                        .on_digest(time, node, (group, op), digest)
+                }),
             Observation::View {
                 group, view, role, ..
             } => {

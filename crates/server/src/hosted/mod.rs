@@ -5,9 +5,11 @@
 //!   recovering ─▶ founding (its view becomes durable) ─▶ running ─▶ removing
 //! ```
 
+mod checkpoint;
 mod poll;
 mod propose;
 mod recover;
+mod transfer;
 
 use alloc::{
     boxed::Box,
@@ -26,8 +28,8 @@ use wire::{
     replica::{Envelope, GroupStatus, Message, PrepareHeader, envelope_repair},
 };
 
-pub(crate) use self::propose::choose_partition;
-use self::{poll::Polling, recover::Recovery};
+use self::{checkpoint::Keeping, poll::Polling, recover::Recovery, transfer::Transfer};
+pub(crate) use self::{checkpoint::OWNER_CHECKPOINTS, propose::choose_partition};
 use crate::{
     Observation, Role,
     ask::Ask,
@@ -55,6 +57,10 @@ enum State {
     Recovering(Recovery),
     /// Recovered; waits for its view to be durable before it speaks.
     Founding(Recovery),
+    /// The log has been given up for a checkpoint; waits for an empty one after it.
+    Resetting(Recovery),
+    /// The log begins after what any checkpoint here covers: waits for one from a peer.
+    Stranded(Recovery),
     Running(Box<Group>),
     Removing,
 }
@@ -63,6 +69,7 @@ enum State {
 pub(crate) struct Hosted {
     id: GroupId,
     journal: Journal,
+    keeping: Keeping,
     state: State,
     /// The state machine of a partition; the metadata state machine belongs to the shard.
     partition: Option<Box<PartitionState>>,
@@ -88,10 +95,11 @@ impl Hosted {
         let segment_size = info.map_or(core.config.limits.metadata_segment_size, |info| {
             info.options.segment_size
         });
-        let journal = Journal::open(
-            journal_config(id, segment_size, persisted, core),
-            &mut core.out,
-        );
+        let config = journal_config(id, segment_size, persisted, core);
+        let directory = config.directory.clone();
+        let mut held = Vec::new();
+        let journal = Journal::open(config, &mut held);
+        let keeping = Keeping::open(id, directory, held, core);
         let limits = partition::Limits {
             producers_max: core.config.limits.producers_max,
             consumers_max: core.config.limits.consumers_max,
@@ -100,6 +108,7 @@ impl Hosted {
         Self {
             id,
             journal,
+            keeping,
             state: State::Recovering(Recovery::new(info.map_or(View(0), |info| info.view))),
             partition,
             persisted,
@@ -115,9 +124,11 @@ impl Hosted {
     pub(crate) fn remove_leftover(id: GroupId, core: &mut Core) -> Self {
         let segment_size = core.config.limits.segment_size;
         let config = journal_config(id, segment_size, false, core);
+        let keeping = Keeping::none(id, config.directory.clone(), core);
         Self {
             id,
             journal: Journal::remove_leftover(config, &mut core.out),
+            keeping,
             state: State::Removing,
             partition: None,
             persisted: false,
@@ -153,9 +164,11 @@ impl Hosted {
     pub(crate) fn is_at_rest(&self) -> bool {
         match self.state {
             State::Running(_) => {
-                self.journal.is_quiet() && self.journal.synced_op() == self.journal.written_op()
+                let synced = self.journal.synced_op() == self.journal.written_op();
+                self.journal.is_quiet() && synced && self.keeping.is_quiet()
             }
-            State::Recovering(_) | State::Founding(_) => false,
+            State::Stranded(_) => self.journal.is_quiet(),
+            State::Recovering(_) | State::Founding(_) | State::Resetting(_) => false,
             State::Removing => true,
         }
     }
@@ -168,7 +181,7 @@ impl Hosted {
         let mut effects = Vec::new();
         act(group, &mut effects);
         core.active.insert(self.id);
-        if group.deadline().is_some() {
+        if group.deadline().is_some() || self.keeping.transfer.is_some() {
             core.timed.insert(self.id);
         } else {
             core.timed.remove(&self.id);
@@ -200,6 +213,10 @@ impl Hosted {
                     }
                 }
                 Effect::Commit { prepare } => self.commit(prepare, core),
+                Effect::ServePrepares { to, from, .. } if from < self.journal.first_op() => {
+                    base::sometimes!("transfer: asked for ops that are no longer in the log");
+                    self.serve_checkpoint(to, (Op(0), 0), core);
+                }
                 Effect::ServePrepares {
                     to,
                     view,
@@ -291,11 +308,17 @@ impl Hosted {
         };
         let reply = partition.apply(&header, &prepare[HEADER_SIZE..]);
         let group = self.id;
+        let due = header.op.0 % core.config.limits.partition_checkpoint_ops == 0;
+        let due = (due && matches!(self.state, State::Running(_)))
+            .then(|| (prepare.clone(), partition.snapshot()));
         core.observe(|| Observation::Committed {
             group,
             prepare,
             digest: partition.digest(),
         });
+        if let Some((prepare, snapshot)) = due {
+            self.take_checkpoint(&prepare, &snapshot, core);
+        }
         match waiter {
             Some(Waiter::Client(ask)) => {
                 if reply.result.is_ok() {
@@ -368,6 +391,16 @@ impl Hosted {
         let Ok((envelope, message)) = Message::decode(&frame) else {
             return;
         };
+        match message {
+            Message::RequestCheckpoint { op, offset, .. } => {
+                return self.serve_checkpoint(from, (op, offset), core);
+            }
+            Message::CheckpointChunk { mark, offset, .. } => {
+                let bytes = frame.slice(HEADER_SIZE, frame.len());
+                return self.on_chunk(from, (mark, offset), &bytes, core);
+            }
+            _ => {}
+        }
         if let Message::RepairPrepare { .. } = message {
             let prepare = frame.slice(HEADER_SIZE, frame.len());
             let Ok(header) = PrepareHeader::decode(&prepare) else {
@@ -417,7 +450,7 @@ impl Hosted {
 
     pub(crate) fn on_view_durable(&mut self, view: View, log_view: View, core: &mut Core) {
         if view == DELETED {
-            return self.journal.remove(&mut core.out);
+            return self.remove_files(core);
         }
         if matches!(self.state, State::Founding(_)) {
             return self.found(core);
@@ -436,10 +469,14 @@ impl Hosted {
     pub(crate) fn on_timers(&mut self, core: &mut Core) {
         let now = core.now.monotonic;
         self.drive(core, |group, out| group.on_timers(now, out));
+        self.on_transfer_timer(core);
     }
 
     pub(crate) fn deadline(&self) -> Option<base::Instant> {
-        self.group().and_then(Group::deadline)
+        let transfer = self.keeping.transfer.as_ref();
+        let group = self.group().and_then(Group::deadline);
+        let transfer = transfer.and_then(Transfer::deadline);
+        group.into_iter().chain(transfer).min()
     }
 
     /// Where this replica stands, if there is news since the last call.
@@ -536,15 +573,12 @@ impl Hosted {
                     cut_bytes,
                     gaps,
                 } => {
-                    if base.0 > Op(0) || !gaps.is_empty() {
-                        let line = alloc::format!(
-                            "journal of group {}: it begins after {}, and lacks {gaps:?}",
-                            self.id,
-                            base.0
-                        );
+                    if !gaps.is_empty() {
+                        let line =
+                            alloc::format!("journal of group {}: it lacks {gaps:?}", self.id);
                         return core.halt(Fatal::Damage, line);
                     }
-                    self.on_recovered(head, cut_bytes, core);
+                    self.on_recovered((head, base), cut_bytes, core);
                 }
                 JournalEvent::TailDamaged { after } => {
                     let line = alloc::format!("journal of group {}: damage after {after}", self.id);
@@ -554,7 +588,8 @@ impl Hosted {
                     let line = alloc::format!("journal of group {}: {gap:?}", self.id);
                     core.log(Level::Error, line);
                 }
-                JournalEvent::Repaired { .. } | JournalEvent::Reset | JournalEvent::Space => {}
+                JournalEvent::Reset => self.on_reset(core),
+                JournalEvent::Repaired { .. } | JournalEvent::Space => {}
                 JournalEvent::Full => {
                     let line = alloc::format!("journal of group {}: the disk is full", self.id);
                     core.halt(Fatal::Disk, line);
@@ -566,6 +601,7 @@ impl Hosted {
                     }
                 }
                 JournalEvent::Synced { op } => {
+                    self.save_taken(core);
                     if self.persisted {
                         self.drive(core, |group, out| group.on_durable(now, op, out));
                     }

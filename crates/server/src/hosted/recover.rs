@@ -5,10 +5,13 @@ use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 
 use base::{Bytes, Op, View};
 use consensus::{Group, GroupConfig, Recovered};
-use platform::Level;
+use platform::{Fatal, Level};
 use wire::{HEADER_SIZE, replica::PrepareHeader};
 
-use super::{Hosted, State};
+use super::{
+    Hosted, State,
+    checkpoint::{Origin, Restored},
+};
 use crate::{
     Observation,
     core::{Core, Notice},
@@ -21,6 +24,16 @@ const HEADERS_KEPT: usize = 256;
 pub(super) struct Recovery {
     /// The view of a group that has never been here before.
     first_view: View,
+    /// The state that the records continue.
+    origin: Origin,
+    /// Whether the log has another prepare at the op of the origin.
+    differs: bool,
+    /// Whether a record after the origin has come.
+    begun: bool,
+    /// Whether the records do not continue the origin: none is applied.
+    detached: bool,
+    /// The op before the log's first, and its identity; 0 if unknown.
+    base: (Op, u128),
     /// Highest commit that any record carries: committed for certain.
     commit: Op,
     /// The newest headers.
@@ -31,14 +44,43 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    pub(super) const fn new(first_view: View) -> Self {
+    pub(super) fn new(first_view: View) -> Self {
         Self {
             first_view,
+            origin: Origin::default(),
+            differs: false,
+            begun: false,
+            detached: false,
+            base: (Op(0), 0),
             commit: Op(0),
             headers: VecDeque::new(),
             suffix: VecDeque::new(),
             cut_bytes: 0,
         }
+    }
+
+    /// The records to come continue this state.
+    pub(super) const fn begin_from(&mut self, origin: Origin) {
+        self.origin = origin;
+    }
+
+    /// The op before the log's first.
+    pub(super) const fn base(&self) -> Op {
+        self.base.0
+    }
+
+    /// The op before the first record that is not applied.
+    fn before_suffix(&self) -> Op {
+        let head = self.headers.back().map_or(self.origin.op, |head| head.op);
+        Op(head.0 - self.suffix.len() as u64)
+    }
+
+    /// The log is empty, after the origin.
+    fn forget_records(&mut self) {
+        self.headers = self.origin.header.into_iter().collect();
+        self.suffix.clear();
+        self.commit = self.origin.op;
+        self.detached = false;
     }
 }
 
@@ -54,8 +96,20 @@ impl Hosted {
             recovery.headers.pop_front();
         }
         recovery.commit = recovery.commit.max(header.commit);
+        let origin = recovery.origin;
+        if header.op <= origin.op {
+            // The state has it.
+            recovery.differs |= header.op == origin.op && header.checksum != origin.identity();
+            return;
+        }
+        if !::core::mem::replace(&mut recovery.begun, true) {
+            recovery.detached = header.op > origin.op.next();
+        }
         recovery.suffix.push_back(prepare.clone());
-        if let Some(partition) = &mut self.partition {
+        let continues = !recovery.detached;
+        if let Some(partition) = &mut self.partition
+            && continues
+        {
             partition.on_append(&header, &prepare[HEADER_SIZE..]);
         }
         self.pending.push_back(prepare);
@@ -68,6 +122,9 @@ impl Hosted {
             let State::Recovering(recovery) = &mut self.state else {
                 return;
             };
+            if recovery.detached || recovery.differs {
+                return;
+            }
             let commit = recovery.commit;
             let committed = |frame: &Bytes| {
                 PrepareHeader::decode(frame).is_ok_and(|header| header.op <= commit)
@@ -80,13 +137,150 @@ impl Hosted {
         }
     }
 
-    pub(super) fn on_recovered(&mut self, head: Op, cut_bytes: u64, core: &mut Core) {
+    pub(super) fn on_recovered(
+        &mut self,
+        (head, base): (Op, (Op, u128)),
+        cut_bytes: u64,
+        core: &mut Core,
+    ) {
         let State::Recovering(mut recovery) =
             ::core::mem::replace(&mut self.state, State::Removing)
         else {
             unreachable!("recovery ends once")
         };
         recovery.cut_bytes = cut_bytes;
+        recovery.base = base;
+        let origin = recovery.origin;
+        let known_base = base.0 == origin.op && base.1 != 0;
+        recovery.differs |= known_base && base.1 != origin.identity();
+        if base.0 > origin.op {
+            return self.strand(recovery, core);
+        }
+        if head < origin.op || recovery.differs {
+            return self.part_from_log(recovery, core);
+        }
+        self.begin_founding(recovery, head, core);
+    }
+
+    /// The log ends before the checkpoint, or is another one: they do not belong together.
+    fn part_from_log(&mut self, mut recovery: Recovery, core: &mut Core) {
+        let (id, origin) = (self.id, recovery.origin);
+        if let Some(partition) = &mut self.partition {
+            // Its log is what consumers are served from: the state follows from it.
+            base::sometimes!("checkpoint: a partition's log does not reach it, and is read anew");
+            let line = alloc::format!(
+                "group {id}: the log does not reach the checkpoint of op {}",
+                origin.op
+            );
+            core.log(Level::Error, line);
+            self.keeping.forsake(origin.op);
+            **partition = partition.emptied();
+            self.pending.clear();
+            self.state = State::Recovering(Recovery::new(recovery.first_view));
+            return self.journal.reopen(&mut core.out);
+        }
+        base::sometimes!("checkpoint: the log does not reach it, and begins after it");
+        self.pending.clear();
+        recovery.forget_records();
+        let (op, identity) = (origin.op, origin.identity());
+        self.journal
+            .reset(op, identity, &mut core.files, &mut core.out);
+        self.state = State::Resetting(recovery);
+    }
+
+    /// The log is empty after the checkpoint, durably.
+    pub(super) fn on_reset(&mut self, core: &mut Core) {
+        if !matches!(self.state, State::Resetting(_)) {
+            return; // A group that runs has gone on already.
+        }
+        let State::Resetting(recovery) = ::core::mem::replace(&mut self.state, State::Removing)
+        else {
+            unreachable!("just looked at")
+        };
+        let head = recovery.origin.op;
+        self.begin_founding(recovery, head, core);
+    }
+
+    /// What the log begins after is in no checkpoint here.
+    fn strand(&mut self, recovery: Recovery, core: &mut Core) {
+        let (id, base) = (self.id, recovery.base());
+        let line = alloc::format!("group {id}: no checkpoint for a log that begins after {base}");
+        if core.config.nodes.len() == 1 {
+            return core.halt(Fatal::Damage, line);
+        }
+        base::sometimes!("transfer: a log whose checkpoints are lost asks for another");
+        core.log(Level::Error, line);
+        self.state = State::Stranded(recovery);
+        self.seek_checkpoint(core);
+        // The shard goes on without this group.
+        core.notices.push(Notice::Settled(id));
+    }
+
+    /// A stranded log has a state again.
+    pub(super) fn rescue(&mut self, header: PrepareHeader, restored: Restored, core: &mut Core) {
+        let State::Stranded(recovery) = ::core::mem::replace(&mut self.state, State::Removing)
+        else {
+            unreachable!("only a stranded group is rescued")
+        };
+        let op = header.op;
+        let head = recovery
+            .headers
+            .back()
+            .map_or(recovery.base(), |head| head.op);
+        self.state = State::Recovering(recovery);
+        self.begin_from(header, restored, core);
+        let State::Recovering(recovery) = &mut self.state else {
+            unreachable!("just put there")
+        };
+        let checksum_of = |frame: &Bytes| PrepareHeader::decode(frame).map(|found| found.checksum);
+        let covered = op.0.saturating_sub(recovery.before_suffix().0);
+        let covered = usize::try_from(covered).unwrap_or(usize::MAX);
+        let own = match covered.checked_sub(1) {
+            None => Some(recovery.base.1),
+            Some(index) => recovery
+                .suffix
+                .get(index)
+                .and_then(|frame| checksum_of(frame).ok()),
+        };
+        if own != Some(header.checksum) {
+            let State::Recovering(recovery) =
+                ::core::mem::replace(&mut self.state, State::Removing)
+            else {
+                unreachable!("just put there")
+            };
+            return self.part_from_log(recovery, core);
+        }
+        base::sometimes!("transfer: a stranded log goes on from a checkpoint");
+        recovery.suffix.drain(..covered);
+        self.pending.drain(..covered);
+        recovery.detached = false;
+        if let Some(partition) = &mut self.partition {
+            let pending = self.pending.iter().map(|frame| {
+                let header = PrepareHeader::decode(frame).expect("pending prepares");
+                (header, &frame[HEADER_SIZE..])
+            });
+            partition.reset_appended(pending);
+        }
+        self.apply_recovered(core);
+        let State::Recovering(recovery) = ::core::mem::replace(&mut self.state, State::Removing)
+        else {
+            unreachable!("applying changes no state")
+        };
+        self.begin_founding(recovery, head, core);
+    }
+
+    fn begin_founding(&mut self, mut recovery: Recovery, head: Op, core: &mut Core) {
+        let origin = recovery.origin;
+        if recovery
+            .headers
+            .front()
+            .is_none_or(|first| first.op == origin.op.next())
+        {
+            // The log begins after the checkpoint: its header comes from there.
+            if let Some(header) = origin.header {
+                recovery.headers.push_front(header);
+            }
+        }
         base::invariant_eq!(
             recovery.headers.back().map_or(Op(0), |header| header.op),
             head
@@ -136,10 +330,7 @@ impl Hosted {
                 repair_retry: timing.repair_retry,
             },
         };
-        let commit = recovery
-            .headers
-            .back()
-            .map_or(Op(0), |head| Op(head.op.0 - recovery.suffix.len() as u64));
+        let commit = recovery.before_suffix();
         let recovered = Recovered {
             view,
             log_view,

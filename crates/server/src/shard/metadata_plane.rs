@@ -3,9 +3,9 @@
 
 use alloc::vec::Vec;
 
-use base::{Bytes, GroupId, View};
-use metadata::{Change, Decision, RequestKey};
-use platform::Letter;
+use base::{Bytes, GroupId, Op, View};
+use metadata::{Change, Decision, PartitionInfo, RequestKey};
+use platform::{Fatal, Letter};
 use wire::{
     Codec, ErrorCode, EvictionHeader, EvictionReason, HEADER_SIZE, NodeRole, NodeStatus, Plane,
     Text,
@@ -92,6 +92,9 @@ impl Shard {
     pub(super) fn apply_metadata(&mut self, prepare: Bytes, asker: Option<Ask>) {
         let header = PrepareHeader::decode(&prepare).expect("committed prepares are whole");
         let applied = self.metadata.apply(&header, &prepare[HEADER_SIZE..]);
+        if self.core.config.shard.0 == 0 {
+            self.take_metadata_checkpoint(header.op, &prepare);
+        }
         if self.core.config.shard.0 == 0 && self.core.config.observe {
             let digest = self.metadata.digest();
             let group = GroupId::METADATA;
@@ -121,6 +124,56 @@ impl Shard {
             self.core.answers.push(answer);
         }
         self.release_held();
+    }
+
+    /// The metadata state is replaced by one that a checkpoint brings: what is gone from it goes,
+    /// what is new in it is built.
+    pub(super) fn install_metadata(&mut self, snapshot: &[u8]) {
+        let Some(metadata) = self.core.restore_metadata(snapshot) else {
+            let line = "a snapshot that one shard could read, another could not";
+            return self.core.halt(Fatal::Damage, line.into());
+        };
+        let old = ::core::mem::replace(&mut self.metadata, metadata);
+        let mut changes = Vec::new();
+        for info in old.partitions() {
+            if self.metadata.partition(info.group).is_none() {
+                let PartitionInfo { group, ids, .. } = info;
+                changes.push(Change::PartitionDeleted { group, ids });
+            }
+        }
+        for (client, session) in old.sessions() {
+            let session = session.session;
+            let goes_on = |now: metadata::Session| now.session == session;
+            if !self.metadata.session(client).is_some_and(goes_on) {
+                changes.push(Change::SessionClosed { client, session });
+            }
+        }
+        for info in self.metadata.partitions() {
+            if old.partition(info.group).is_none() {
+                changes.push(Change::PartitionCreated(info));
+            }
+        }
+        if old.op() > Op(0) {
+            base::sometimes!(
+                !changes.is_empty(),
+                "transfer: partitions or sessions differ"
+            );
+        }
+        for change in changes {
+            self.on_change(change);
+        }
+        self.release_held();
+    }
+
+    /// Shard 0: takes a checkpoint of the metadata, if one is due after this op.
+    fn take_metadata_checkpoint(&mut self, op: Op, prepare: &Bytes) {
+        if op.0 % self.core.config.limits.checkpoint_ops != 0 {
+            return;
+        }
+        if let Some(hosted) = self.groups.get_mut(&GroupId::METADATA) {
+            let snapshot = self.metadata.snapshot();
+            hosted.take_checkpoint(prepare, &snapshot, &mut self.core);
+        }
     }
 
     fn on_change(&mut self, change: Change) {

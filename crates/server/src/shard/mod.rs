@@ -26,7 +26,7 @@ use crate::{
     ask::Ask,
     connections::Connections,
     core::{Core, Notice},
-    hosted::Hosted,
+    hosted::{Hosted, OWNER_CHECKPOINTS},
 };
 
 /// Owners of disk requests that are no group's journal.
@@ -209,6 +209,12 @@ impl Shard {
         match done.token.owner {
             OWNER_VIEWS => self.on_views_disk(done),
             OWNER_SHARD => self.on_shard_disk(done),
+            owner if owner & OWNER_CHECKPOINTS != 0 => {
+                let id = GroupId(owner & !OWNER_CHECKPOINTS);
+                if let Some(hosted) = self.groups.get_mut(&id) {
+                    hosted.on_checkpoint_disk(done, &mut self.core);
+                }
+            }
             id => {
                 let id = GroupId(id);
                 if let Some(hosted) = self.groups.get_mut(&id) {
@@ -258,6 +264,7 @@ impl Shard {
                 });
             }
             Letter::MetadataCommitted { prepare } => self.apply_metadata(prepare, None),
+            Letter::MetadataSnapshot { snapshot } => self.install_metadata(&snapshot),
             Letter::MetadataView { view } => self.on_metadata_view(view),
             Letter::ClientPort(port) => self.client_port = port,
             Letter::StatsRequest { number, groups } => self.on_stats_request(from, number, &groups),
@@ -300,6 +307,12 @@ impl Shard {
                     prepare: prepare.clone(),
                 });
                 self.apply_metadata(prepare, asker);
+            }
+            Notice::MetadataRestored(snapshot) => {
+                self.post_to_others(|| Letter::MetadataSnapshot {
+                    snapshot: snapshot.clone(),
+                });
+                self.install_metadata(&snapshot);
             }
             Notice::MetadataRole => self.on_metadata_role(),
             Notice::Settled(group) => {

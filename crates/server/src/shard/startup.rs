@@ -69,14 +69,7 @@ pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Out
         out,
     );
     let limits = &config.limits;
-    let metadata_limits = metadata::Limits {
-        clients_max: limits.clients_max,
-        segment_size: limits.segment_size,
-        segment_size_min: limits.segment_size_min,
-        replica_salt: u64::from(config.replica.0),
-        ..metadata::Limits::default()
-    };
-    let metadata = Metadata::new(metadata_limits, &config.root.username);
+    let metadata = Metadata::new(config.metadata_limits(), &config.root.username);
     let boot = prng.next_u64();
     let tickets = Tickets::new(prng.next_u64());
     let links = Links::new(&config, boot, now.monotonic, prng.clone());

@@ -156,7 +156,15 @@ impl Checkpoints {
     /// Starts recovery: [`CheckpointsEvent::Recovered`].
     #[must_use]
     pub fn open(config: CheckpointsConfig, out: &mut Outbox) -> Self {
-        let mut checkpoints = Self {
+        let mut checkpoints = Self::idle(config);
+        checkpoints.start_recovery(out);
+        checkpoints
+    }
+
+    /// A machine that has none and looks for none: for files that are only to be removed.
+    #[must_use]
+    pub const fn idle(config: CheckpointsConfig) -> Self {
+        Self {
             config,
             stage: Stage::Idle,
             step: None,
@@ -166,9 +174,7 @@ impl Checkpoints {
             next: None,
             serving: BTreeMap::new(),
             is_ending: false,
-        };
-        checkpoints.start_recovery(out);
-        checkpoints
+        }
     }
 
     /// A disk request of this machine has ended.

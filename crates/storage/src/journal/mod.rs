@@ -263,6 +263,23 @@ impl Journal {
         journal
     }
 
+    /// Recovers once more from the start, as [`Self::open`] does: what the records were to continue
+    /// turned out not to be what they continue.
+    ///
+    /// # Panics
+    /// If anything has been done since recovery ended.
+    pub fn reopen(&mut self, out: &mut Outbox) {
+        base::invariant!(matches!(self.stage, Stage::Idle) && self.flights.is_empty());
+        base::invariant!(self.ending.is_none());
+        self.close_all(out);
+        let mut journal = Self::new(self.config.clone());
+        journal.requests = self.requests;
+        journal.stage = Stage::Recovering(Recovery::default());
+        let path = journal.config.directory.clone();
+        journal.start_step(DiskRequest::List { path }, out);
+        *self = journal;
+    }
+
     /// Removes a directory left behind by a group that no longer exists, without reading it:
     /// [`JournalEvent::Removed`].
     #[must_use]
