@@ -66,7 +66,8 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Notes the record of `op` at `position`, if the last entry is `interval` bytes behind.
+    /// Notes the record of `op` at `position`, if the last entry is `interval` bytes behind; with
+    /// interval 0 in any case.
     pub(crate) fn note(&mut self, op: Op, position: u64, interval: u64) {
         if let Some(last) = self.entries.last() {
             base::invariant!(op > last.op);
@@ -81,6 +82,33 @@ impl Index {
             messages_op: Op(0),
             messages: None,
         });
+    }
+
+    /// Notes the record of `op` at `position` between others; `messages` are its own. Whatever
+    /// follows it may be told in place of messages that are not known: reading begins earlier
+    /// then, never later.
+    pub(crate) fn insert(&mut self, op: Op, position: u64, messages: Option<Messages>) {
+        let at = self.entries.partition_point(|entry| entry.op < op);
+        let next = self.entries.get(at).copied();
+        if next.is_some_and(|next| next.op == op) {
+            return;
+        }
+        let (messages_op, messages) = match (messages, next) {
+            _ if self.filled < at => (Op(0), None),
+            (Some(messages), _) => (op, Some(messages)),
+            (None, Some(next)) => (next.messages_op, next.messages),
+            (None, None) => (Op(0), None),
+        };
+        self.filled += usize::from(messages.is_some());
+        self.entries.insert(
+            at,
+            Entry {
+                op,
+                position,
+                messages_op,
+                messages,
+            },
+        );
     }
 
     /// Tells all entries that still wait for messages of the first after them. Answers whether
@@ -124,13 +152,13 @@ impl Index {
             .is_some_and(|entry| entry.is_at_or_before(start))
     }
 
-    /// Where to start reading for `start`, given that nothing before this segment is asked for:
-    /// an op and its position.
+    /// Where to start reading for `start`, an op and its position; `None` is the beginning of the
+    /// segment, given that nothing before this segment is asked for.
     pub(crate) fn find_start(&self, start: Start) -> Option<(Op, u64)> {
         let after = self
             .entries
             .partition_point(|entry| entry.is_at_or_before(start));
-        let entry = self.entries.get(after.saturating_sub(1))?;
+        let entry = self.entries.get(after.checked_sub(1)?)?;
         Some((entry.op, entry.position))
     }
 
@@ -190,10 +218,7 @@ mod tests {
             index.find_start(Start::Timestamp(Timestamp(4001))),
             Some((Op(3), 300))
         );
-        assert_eq!(
-            index.find_start(Start::Timestamp(Timestamp(0))),
-            Some((Op(1), 100))
-        );
+        assert_eq!(index.find_start(Start::Timestamp(Timestamp(0))), None);
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(crate) fn examine(bytes: &[u8], expected: &Expected) -> Examined {
         && header.group == expected.group
         && header.op == expected.op
         && expected.parent.is_none_or(|parent| parent == header.parent);
-    if !belongs {
+    if !belongs && !base::planted::bug(25) {
         return Examined::Invalid(Invalid::Field);
     }
     let size = header.size as usize;

@@ -94,6 +94,8 @@ pub(crate) enum SegmentFile {
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) first: Op,
+    /// Identity of the op before, if known.
+    pub(crate) parent: Option<u128>,
     /// Header and all records written or being written; 0 before the first write.
     pub(crate) size: u64,
     pub(crate) index: Index,
@@ -106,6 +108,7 @@ impl Segment {
     pub(crate) fn new(first: Op, file: SegmentFile) -> Self {
         Self {
             first,
+            parent: None,
             size: 0,
             index: Index::default(),
             file,

@@ -134,6 +134,11 @@ impl Tail {
         }
     }
 
+    /// The last op here.
+    pub(crate) fn last(&self) -> Option<Op> {
+        self.items.back().map(|item| item.header.op)
+    }
+
     /// Drops all ops above `op`.
     pub(crate) fn truncate(&mut self, op: Op) {
         while let Some(item) = self.items.pop_back_if(|item| item.header.op > op) {

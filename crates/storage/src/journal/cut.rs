@@ -10,11 +10,11 @@ use alloc::{
 };
 
 use base::Op;
-use platform::{DiskRequest, Outbox, Path};
+use platform::{DiskRequest, FileId, Outbox, Path};
 
-use super::{Context, Ending, Journal, JournalEvent, Stage};
+use super::{Context, Ending, Journal, JournalEvent, Stage, full::copy};
 use crate::{
-    segment::{SegmentFile, parse_name},
+    segment::{SEGMENT_HEADER_SIZE, SegmentFile, parse_name},
     tail::HEADERS_MIN,
 };
 
@@ -25,34 +25,63 @@ pub(super) struct Cut {
     pub(super) doomed: Vec<Op>,
     /// Size to cut the last remaining segment to; `None` leaves it as it is.
     pub(super) end: Option<u64>,
-    /// Directories to create for a log that has none.
-    pub(super) create: Vec<DiskRequest>,
+    /// What comes first: directories for a log that has none, headers that were damaged.
+    pub(super) before: Vec<DiskRequest>,
     pub(super) then: Then,
 }
 
 /// What a sequence of requests was for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Then {
-    Recovered { cut_bytes: u64 },
-    Truncated { op: Op },
+    Recovered {
+        cut_bytes: u64,
+    },
+    Truncated {
+        op: Op,
+    },
     Removed,
+    /// These ops are in their places; the last ends there.
+    Repaired {
+        from: Op,
+        to: Op,
+        end: u64,
+    },
+    /// Reset of this number; the new segment with its first op and its parent.
+    Reset {
+        number: u64,
+        file: Option<(FileId, Op, u128)>,
+    },
+    Dropped,
+    Probed,
 }
 
 impl Journal {
+    /// Whether it is known where `op` ends: not amid what is missing.
+    pub(super) fn may_truncate(&self, op: Op) -> bool {
+        self.hole_at(op).is_none_or(|hole| hole.to == op)
+    }
+
     /// Everything up to `op` is written: finds out where it ends and cuts there.
     pub(super) fn start_truncation(&mut self, op: Op, context: &mut Context<'_>) {
         base::invariant!(self.written == op);
-        let reachable = op.0 + 1 - self.first_op().0.min(op.0 + 1);
-        let wanted = usize::try_from(reachable)
-            .unwrap_or(usize::MAX)
-            .min(HEADERS_MIN);
-        if wanted > 0 && (self.tail.get(op).is_none() || self.tail.len() < wanted) {
-            self.stage = Stage::Refilling;
-            self.start_refill(op, context);
-            return;
+        let is_empty = op == self.base.0;
+        if !is_empty && self.hole_that_ends(op).is_none() {
+            let reachable = op.0 + 1 - self.reachable_from(op).0;
+            let wanted = usize::try_from(reachable)
+                .unwrap_or(usize::MAX)
+                .min(HEADERS_MIN);
+            if self.tail.get(op).is_none() || self.tail.len() < wanted {
+                self.stage = Stage::Refilling;
+                self.start_refill(op, context);
+                return;
+            }
         }
+        // A segment that is only a header says what the op before it was, where nothing else does.
+        let names = |hole: &super::holes::Hole| hole.end.is_none();
+        let keeps_next = is_empty && op > Op(0) || self.hole_that_ends(op).is_some_and(names);
+        let last = if keeps_next { op.next() } else { op };
         let mut doomed = Vec::new();
-        while let Some(segment) = self.segments.pop_if(|segment| segment.first > op) {
+        while let Some(segment) = self.segments.pop_if(|segment| segment.first > last) {
             doomed.push(segment.first);
             if let Some(file) = segment.open() {
                 self.retire(file);
@@ -60,23 +89,43 @@ impl Journal {
         }
         self.close_retired(context.out);
         let mut end = None;
-        if let Some(target) = self.segments.last_mut() {
-            let last = self.tail.get(op).expect("at least one op is in the tail");
-            let (segment, position) = last.place.expect("it is written");
-            base::invariant!(segment == target.first);
-            target.size = position + u64::from(last.header.size);
-            end = Some(target.size);
+        if let Some((place, size)) = self.end_after(op, keeps_next) {
+            let target = self.segments.last_mut().expect("it holds the last op");
+            base::invariant!(place == target.first);
+            target.size = size;
+            end = Some(size);
         }
         let then = Then::Truncated { op };
         self.start_cut(
             Cut {
                 doomed,
                 end,
-                create: Vec::new(),
+                before: Vec::new(),
                 then,
             },
             context,
         );
+    }
+
+    /// The segment that the log ends in with `op`, and where; `None` if nothing is left of it.
+    fn end_after(&self, op: Op, keeps_next: bool) -> Option<(Op, u64)> {
+        if keeps_next {
+            base::sometimes!("storage: a log was cut to a header that names what is missing");
+            return Some((op.next(), SEGMENT_HEADER_SIZE));
+        }
+        if let Some(hole) = self.hole_that_ends(op) {
+            base::sometimes!("storage: a log was cut after an op that is missing");
+            return Some((
+                hole.segment,
+                hole.end.expect("else the next segment is kept"),
+            ));
+        }
+        if op == self.base.0 {
+            return None;
+        }
+        let last = self.tail.get(op).expect("at least one op is in the tail");
+        let (segment, position) = last.place.expect("it is written");
+        Some((segment, position + u64::from(last.header.size)))
     }
 
     pub(super) fn start_cut(&mut self, cut: Cut, context: &mut Context<'_>) {
@@ -105,7 +154,7 @@ impl Journal {
             panic!("no cut in {stage:?}")
         };
         let directory = self.config.directory.clone();
-        let mut requests: VecDeque<_> = cut.create.into();
+        let mut requests: VecDeque<_> = cut.before.into();
         for first in cut.doomed {
             let path = self.segment_path(first);
             requests.push_back(DiskRequest::RemoveFile { path });
@@ -132,7 +181,12 @@ impl Journal {
         context: &mut Context<'_>,
     ) {
         if let Some(request) = requests.pop_front() {
-            self.stage = Stage::Sequence { requests, then };
+            let current = copy(&request);
+            self.stage = Stage::Sequence {
+                current,
+                requests,
+                then,
+            };
             self.start_step(request, context.out);
             return;
         }
@@ -154,6 +208,9 @@ impl Journal {
                 self.stage = Stage::Ended;
                 context.events.push(JournalEvent::Removed);
             }
+            Then::Repaired { from, to, end } => self.on_repaired((from, to), end, context.events),
+            Then::Reset { number, file } => self.on_reset(number, file, context),
+            Then::Dropped | Then::Probed => {}
         }
     }
 

@@ -14,153 +14,45 @@
 //! **Invariant:** `synced_op <= written_op <= submitted <= head`, executed at the end of every
 //! entry point.
 
+mod close;
 mod cut;
+mod event;
+mod full;
+mod holes;
+mod patrol;
 mod read;
+mod rebase;
 mod recovery;
+mod salvage;
+mod scan;
 mod write;
 
+pub use event::{Damage, Gap, JournalConfig, JournalEvent};
 pub use read::{ReadMessages, ReadOps};
 
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
 
-use base::{Bytes, GroupId, Op};
+use base::{Bytes, Op};
 use platform::{DiskDone, DiskError, DiskRequest, DiskResult, Effect, FileId, Outbox, Path, Token};
-use wire::replica::{Invalid, PrepareHeader, verify_header};
+use wire::replica::{PrepareHeader, verify_header};
 
-use self::{cut::Cut, cut::Then, read::Reader, recovery::Recovery};
+use self::{
+    cut::{Cut, Then},
+    holes::Hole,
+    patrol::Patrol,
+    read::Reader,
+    recovery::Recovery,
+};
 use crate::{
     FileIds,
     record::{Expected, Messages},
     segment::{SEGMENT_HEADER_SIZE, Segment, SegmentFile, segment_name},
     tail::{Item, Tail},
 };
-
-/// Sealed segments kept open for reading.
-const SEALED_OPEN_MAX: usize = 4;
-
-/// What a journal is for and how it behaves.
-#[derive(Clone, Debug)]
-pub struct JournalConfig {
-    /// The group whose log it is.
-    pub group: GroupId,
-    /// The cluster; records of another are refused.
-    pub cluster: u128,
-    /// Where the segments are; missing directories are created.
-    pub directory: Path,
-    /// A segment of at least this size is full; the record that crosses it lands whole.
-    pub segment_size: u64,
-    /// Whether every write is synced at once; otherwise the caller asks for syncs.
-    pub persisted: bool,
-    /// Owner in the tokens of all its requests.
-    pub owner: u64,
-    /// Bytes read at a time, unless a record is larger.
-    pub read_chunk: usize,
-    /// Bytes between two entries of the index.
-    pub index_interval: u64,
-    /// Bytes of the newest records kept in memory.
-    pub tail_cache: usize,
-}
-
-/// What a journal tells its owner.
-#[derive(Debug)]
-pub enum JournalEvent {
-    /// During recovery: the next record of the log, verified and chained to the one before.
-    Record {
-        /// The sealed frame.
-        prepare: Bytes,
-    },
-    /// During recovery: the log may have held more than what follows `after` and is not told.
-    /// What stands there is neither a record nor torn by a crash. The journal waits for
-    /// [`Journal::cut_damaged`].
-    TailDamaged {
-        /// The last op that will be left.
-        after: Op,
-    },
-    /// Recovery has ended: everything up to `head` but the gaps is durable, anything after it is
-    /// gone. `head` itself is never missing.
-    Recovered {
-        /// The last op.
-        head: Op,
-        /// The op before the first, and its identity; 0 if there is none, or if damage hides it.
-        base: (Op, u128),
-        /// Bytes cut from the last segment.
-        cut_bytes: u64,
-        /// What is missing in between, lowest first.
-        gaps: Vec<Gap>,
-    },
-    /// Everything up to `op` is in the page cache.
-    Written {
-        /// The last such op.
-        op: Op,
-    },
-    /// Everything up to `op` survives a power loss.
-    Synced {
-        /// The last such op.
-        op: Op,
-    },
-    /// Nothing above `op` is left on disk, durably. A truncation that a deeper one has overtaken
-    /// is not told.
-    Truncated {
-        /// The op asked for.
-        op: Op,
-    },
-    /// A read has ended well.
-    Read {
-        /// As given.
-        id: u64,
-        /// Sealed frames in op order, verified; none if there was nothing in the range, or a
-        /// truncation took it away.
-        prepares: Vec<Bytes>,
-    },
-    /// Damage was found in a log that runs: these ops are missing from now on.
-    Gap(Gap),
-    /// A missing op is in its place again, durably.
-    Repaired {
-        /// The op.
-        op: Op,
-    },
-    /// The log is empty and begins after the op asked for, durably.
-    Reset,
-    /// The disk is full: nothing is written until [`Journal::retry`].
-    Full,
-    /// What did not fit has been written after all.
-    Space,
-    /// All files and the directory are gone, durably.
-    Removed,
-    /// The disk failed: the journal does nothing any more.
-    Failed(DiskError),
-    /// A record that must be there is not; ends the read or the log it was found by.
-    Damaged(Damage),
-}
-
-/// Ops that were in the log and are damaged on this disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gap {
-    /// The first.
-    pub from: Op,
-    /// The last.
-    pub to: Op,
-    /// Identity of the last, as the op after it names it: the hash chain tells what is missing.
-    pub checksum: u128,
-}
-
-/// What was found in a record's place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// The read that found it; recovery or a truncation if none.
-    pub read: Option<u64>,
-    /// The op that must be there.
-    pub op: Op,
-    /// First op of the segment.
-    pub segment: Op,
-    /// Where in the segment.
-    pub position: u64,
-    /// What is wrong.
-    pub reason: Invalid,
-}
 
 /// Everything an entry point hands down.
 struct Context<'a> {
@@ -175,21 +67,25 @@ enum Stage {
     /// Nothing; the next work may start.
     Idle,
     /// Reading the log at start-up.
-    Recovering(Recovery),
+    Recovering(Box<Recovery>),
     /// A new segment's file.
     Creating,
-    /// A write up to this op.
-    Writing { to: Op },
+    /// A write up to this op, from there on.
+    Writing { to: Op, offset: u64 },
     /// A sync of the active segment's data.
     SyncingData { to: Op },
     /// A sync of the active segment's name.
     SyncingNames { to: Op },
     /// A reader that fetches ops from before the tail.
     Refilling,
+    /// What the refill found damaged is being looked at.
+    AwaitingPatrol,
     /// The file that a cut ends in; opened as a reader would.
     OpeningTarget(Cut),
     /// Requests that must run one after the other.
     Sequence {
+        /// The request in flight, in case the disk is full.
+        current: DiskRequest,
         requests: VecDeque<DiskRequest>,
         then: Then,
     },
@@ -211,6 +107,7 @@ enum Ending {
 enum Flight {
     Open { segment: Op, file: FileId },
     Read { reader: u64, file: FileId },
+    Scan { file: FileId },
 }
 
 /// One group's log.
@@ -225,6 +122,9 @@ pub struct Journal {
     /// By first op; the last is the active one.
     segments: Vec<Segment>,
     tail: Tail,
+    /// What is missing, by op.
+    holes: Vec<Hole>,
+    patrol: Patrol,
     /// The op before the first, and its identity.
     base: (Op, u128),
     head: Op,
@@ -238,6 +138,15 @@ pub struct Journal {
     name_durable: bool,
     /// Ascending; ops above the first are not written before it is done.
     truncations: VecDeque<Op>,
+    /// The old log is still there.
+    resetting: bool,
+    resets: u64,
+    /// Segments below may go.
+    drop_to: Op,
+    /// The disk is full, and nothing is written.
+    full: bool,
+    /// It was, and what did not fit is being tried again.
+    hopes: bool,
     ending: Option<Ending>,
     readers: BTreeMap<u64, Reader>,
     readers_made: u64,
@@ -257,7 +166,7 @@ impl Journal {
     #[must_use]
     pub fn open(config: JournalConfig, out: &mut Outbox) -> Self {
         let mut journal = Self::new(config);
-        journal.stage = Stage::Recovering(Recovery::default());
+        journal.stage = Stage::Recovering(Box::default());
         let path = journal.config.directory.clone();
         journal.start_step(DiskRequest::List { path }, out);
         journal
@@ -274,7 +183,7 @@ impl Journal {
         self.close_all(out);
         let mut journal = Self::new(self.config.clone());
         journal.requests = self.requests;
-        journal.stage = Stage::Recovering(Recovery::default());
+        journal.stage = Stage::Recovering(Box::default());
         let path = journal.config.directory.clone();
         journal.start_step(DiskRequest::List { path }, out);
         *self = journal;
@@ -299,6 +208,8 @@ impl Journal {
             requests: 0,
             segments: Vec::new(),
             tail: Tail::default(),
+            holes: Vec::new(),
+            patrol: Patrol::default(),
             base: (Op(0), 0),
             head: Op(0),
             head_checksum: Some(0),
@@ -308,6 +219,11 @@ impl Journal {
             sync_wanted: false,
             name_durable: true,
             truncations: VecDeque::new(),
+            resetting: false,
+            resets: 0,
+            drop_to: Op(0),
+            full: false,
+            hopes: false,
             ending: None,
             readers: BTreeMap::new(),
             readers_made: 0,
@@ -334,12 +250,15 @@ impl Journal {
         if self.step == Some(request) {
             self.step = None;
             match done.result {
-                Ok(_) if matches!(self.stage, Stage::Ended) => {}
-                Ok(result) => self.on_step(result, context),
-                Err(error) => self.fail(error, context.events),
+                _ if matches!(self.stage, Stage::Ended) => {}
+                Ok(result) => {
+                    self.on_space(context.events);
+                    self.on_step(result, context);
+                }
+                Err(error) => self.on_step_error(error, context),
             }
         } else if let Some(flight) = self.flights.remove(&request) {
-            self.on_flight(flight, done.result, context);
+            self.on_flight(request, flight, done.result, context);
         }
         self.close_retired(context.out);
         self.advance(context);
@@ -361,8 +280,9 @@ impl Journal {
         base::invariant!(header.size as usize == prepare.len());
         base::invariant!(header.group == self.config.group);
         base::invariant!(header.op == self.head.next());
-        if let Some(checksum) = self.head_checksum {
-            base::invariant!(header.parent == checksum);
+        match self.head_checksum {
+            Some(checksum) => base::invariant!(header.parent == checksum),
+            None => self.identify_head(header.parent),
         }
         self.head = header.op;
         self.head_checksum = Some(header.checksum);
@@ -403,11 +323,13 @@ impl Journal {
             "recovery comes first"
         );
         base::invariant!(op <= self.head);
+        base::invariant!(op >= self.base.0);
         self.tail.truncate(op);
         if op < self.head {
-            let kept = self.tail.get(op).map(|item| item.header.checksum);
-            self.head_checksum = if op == Op(0) { Some(0) } else { kept };
+            self.head_checksum = self.identity(op);
+            self.give_up_patrol();
         }
+        self.cut_holes(op);
         self.head = op;
         self.submitted = op;
         self.written = self.written.min(op);
@@ -435,6 +357,15 @@ impl Journal {
         (self.head, self.head_checksum.unwrap_or(0))
     }
 
+    /// The identity of an op, if it is in memory or missing.
+    fn identity(&self, op: Op) -> Option<u128> {
+        if op == self.base.0 {
+            return Some(self.base.1).filter(|checksum| *checksum != 0 || op == Op(0));
+        }
+        let here = self.tail.get(op).map(|item| item.header.checksum);
+        here.or_else(|| self.hole_that_ends(op)?.checksum)
+    }
+
     /// The last op appended.
     #[must_use]
     pub const fn appended_op(&self) -> Op {
@@ -456,7 +387,9 @@ impl Journal {
     /// The oldest op on disk, or the first to come.
     #[must_use]
     pub fn first_op(&self) -> Op {
-        self.segments.first().map_or(Op(1), |segment| segment.first)
+        let oldest = self.segments.first().filter(|_| !self.resetting);
+        let first = oldest.map(|segment| segment.first);
+        first.unwrap_or(self.base.0.next())
     }
 
     /// The op before the first of the log, and its identity; 0 if there is none, or if damage
@@ -464,69 +397,6 @@ impl Journal {
     #[must_use]
     pub const fn base(&self) -> (Op, u128) {
         self.base
-    }
-
-    /// What is missing, lowest first.
-    #[must_use]
-    pub fn gaps(&self) -> Vec<Gap> {
-        Vec::new()
-    }
-
-    /// Whether an op of this log is missing.
-    #[must_use]
-    pub fn is_missing(&self, op: Op) -> bool {
-        self.gaps().iter().any(|gap| gap.from <= op && op <= gap.to)
-    }
-
-    /// Missing ops whose identity is known, in ascending order: of each gap the highest that has
-    /// not come yet. The identity of the one below it is known once it has.
-    pub fn wanted(&self) -> impl Iterator<Item = (Op, u128)> + '_ {
-        self.gaps().into_iter().map(|gap| (gap.to, gap.checksum))
-    }
-
-    /// Takes a verified prepare, if it is wanted. [`JournalEvent::Repaired`] once its gap is
-    /// complete and in its place, durably.
-    pub fn repair(&mut self, prepare: Bytes, files: &mut FileIds, out: &mut Outbox) -> bool {
-        let _ = (prepare, files, out);
-        false
-    }
-
-    /// After [`JournalEvent::TailDamaged`]: the owner has made durable that the log may lack
-    /// ops; recovery goes on.
-    pub fn cut_damaged(&mut self, files: &mut FileIds, out: &mut Outbox) {
-        let _ = (files, out);
-    }
-
-    /// Removes all ops and starts an empty log after `base`, whose identity is `checksum`:
-    /// [`JournalEvent::Reset`] once that is durable. Appending may go on at once; nothing
-    /// appended is written before. A crash in between leaves a beginning of the old log, or
-    /// nothing.
-    pub fn reset(&mut self, base: Op, checksum: u128, files: &mut FileIds, out: &mut Outbox) {
-        let _ = (base, checksum, files, out);
-    }
-
-    /// Removes the oldest segments, whole, of which all ops are below `op`; never the active one.
-    /// [`Self::first_op`] tells how far it has come.
-    pub fn drop_before(&mut self, op: Op, files: &mut FileIds, out: &mut Outbox) {
-        let _ = (op, files, out);
-    }
-
-    /// Verifies the next chunk of the sealed segments, round and round; nothing if a chunk is in
-    /// flight. Damage is told as [`JournalEvent::Gap`].
-    pub fn scrub(&mut self, files: &mut FileIds, out: &mut Outbox) {
-        let _ = (files, out);
-    }
-
-    /// After [`JournalEvent::Full`]: tries again. [`JournalEvent::Space`] if it works,
-    /// [`JournalEvent::Full`] if not.
-    pub fn retry(&mut self, files: &mut FileIds, out: &mut Outbox) {
-        let _ = (files, out);
-    }
-
-    /// Whether the journal waits for [`Self::retry`].
-    #[must_use]
-    pub const fn is_full(&self) -> bool {
-        false
     }
 
     /// Segment files.
@@ -561,6 +431,10 @@ impl Journal {
     /// have not ended are not answered.
     pub fn remove(&mut self, out: &mut Outbox) {
         self.ending = Some(Ending::Remove);
+        if self.full {
+            self.full = false;
+            self.stage = Stage::Idle;
+        }
         if matches!(self.stage, Stage::Idle) {
             self.start_removal(out);
         }
@@ -611,13 +485,24 @@ impl Journal {
 
     /// The last op that may be written now.
     fn write_limit(&self) -> Op {
+        if self.resetting {
+            return self.written;
+        }
         self.truncations
             .front()
             .map_or(self.submitted, |op| self.submitted.min(*op))
     }
 
     fn has_work(&self) -> bool {
-        self.sync_is_due() || self.written < self.write_limit() || !self.truncations.is_empty()
+        if self.sync_is_due() || self.full {
+            return self.sync_is_due();
+        }
+        let truncates = |op: &Op| self.may_truncate(*op);
+        self.resetting
+            || self.complete_hole().is_some()
+            || self.written < self.write_limit()
+            || self.truncations.front().is_some_and(truncates)
+            || self.may_drop()
     }
 
     /// What to do next, in order of urgency. Answers whether anything changed.
@@ -626,31 +511,50 @@ impl Journal {
             self.start_removal(context.out);
         } else if self.sync_is_due() {
             self.sync_written(context);
+        } else if !self.has_work() {
+            base::sometimes!(
+                !self.truncations.is_empty() && !self.full,
+                "storage: a truncation waits for a repair"
+            );
+            if self.ending != Some(Ending::Close) || !self.flights.is_empty() {
+                return false;
+            }
+            self.close_all(context.out);
+        } else if self.resetting {
+            self.start_reset(context);
+        } else if let Some(hole) = self.complete_hole() {
+            self.start_repair(hole, context);
         } else if self.written < self.write_limit() {
             self.start_write(context);
-        } else if let Some(op) = self.truncations.front().copied() {
+        } else if let Some(op) = self
+            .truncations
+            .front()
+            .copied()
+            .filter(|op| self.may_truncate(*op))
+        {
             self.start_truncation(op, context);
-        } else if self.ending == Some(Ending::Close) && self.flights.is_empty() {
-            self.close_all(context.out);
         } else {
-            return false;
+            self.start_drop(context);
         }
         true
     }
 
     fn on_step(&mut self, result: DiskResult, context: &mut Context<'_>) {
         match (core::mem::replace(&mut self.stage, Stage::Idle), result) {
-            (Stage::Recovering(recovery), result) => self.on_recovery(recovery, result, context),
+            (Stage::Recovering(recovery), result) => {
+                self.on_recovery(*recovery, Ok(result), context);
+            }
             (Stage::Creating, DiskResult::Opened { .. }) => self.on_created(),
-            (Stage::Writing { to }, DiskResult::Written) => self.on_written(to, context.events),
+            (Stage::Writing { to, .. }, DiskResult::Written) => self.on_written(to, context.events),
             (Stage::SyncingData { to }, DiskResult::Done) => self.on_data_synced(to, context),
             (Stage::SyncingNames { to }, DiskResult::Done) => {
                 self.name_durable = true;
                 self.on_synced(to, context.events);
             }
-            (Stage::Sequence { requests, then }, DiskResult::Done) => {
-                self.continue_sequence(requests, then, context);
-            }
+            (
+                Stage::Sequence { requests, then, .. },
+                DiskResult::Done | DiskResult::Written | DiskResult::Opened { .. },
+            ) => self.continue_sequence(requests, then, context),
             (Stage::ListingToRemove, DiskResult::Names(names)) => {
                 self.remove_names(&names, context);
             }
@@ -658,8 +562,28 @@ impl Journal {
         }
     }
 
+    fn on_step_error(&mut self, error: DiskError, context: &mut Context<'_>) {
+        let syncs = matches!(
+            self.stage,
+            Stage::SyncingData { .. } | Stage::SyncingNames { .. }
+        );
+        if syncs && base::planted::bug(36) {
+            return self.on_step(DiskResult::Done, context);
+        }
+        match core::mem::replace(&mut self.stage, Stage::Idle) {
+            Stage::Recovering(recovery) => self.on_recovery(*recovery, Err(error), context),
+            stage => {
+                self.stage = stage;
+                if error != DiskError::Full || !self.on_full(context.events) {
+                    self.fail(error, context.events);
+                }
+            }
+        }
+    }
+
     fn on_flight(
         &mut self,
+        request: u64,
         flight: Flight,
         result: Result<DiskResult, DiskError>,
         context: &mut Context<'_>,
@@ -683,9 +607,15 @@ impl Journal {
                 }
             }
             (Flight::Read { reader, .. }, Ok(DiskResult::Read { buffer })) => {
-                self.on_read(reader, buffer, context);
+                self.on_read(reader, Ok(buffer), context);
             }
-            (Flight::Read { .. }, Err(error)) => self.fail(error, context.events),
+            (Flight::Read { reader, .. }, Err(error)) => {
+                self.on_read(reader, Err(error), context);
+            }
+            (Flight::Scan { .. }, Ok(DiskResult::Read { buffer })) => {
+                self.on_scanned(request, Ok(buffer), context);
+            }
+            (Flight::Scan { .. }, Err(error)) => self.on_scanned(request, Err(error), context),
             (flight, result) => panic!("{result:?} is no answer to {flight:?}"),
         }
     }
@@ -693,6 +623,7 @@ impl Journal {
     fn fail(&mut self, error: DiskError, events: &mut Vec<JournalEvent>) {
         self.stage = Stage::Ended;
         self.readers.clear();
+        self.give_up_patrol();
         events.push(JournalEvent::Failed(error));
     }
 
@@ -738,68 +669,19 @@ impl Journal {
 
     /// Notes a record in the index of the active segment.
     fn note(&mut self, op: Op, position: u64, messages: Option<Messages>) {
+        let after_gap = self.hole_that_ends(Op(op.0 - 1)).is_some();
+        let interval = if after_gap {
+            0
+        } else {
+            self.config.index_interval
+        };
         let active = self.segments.last_mut().expect("a record is in a segment");
-        active.index.note(op, position, self.config.index_interval);
+        active.index.note(op, position, interval);
         let Some(messages) = messages else { return };
         for segment in self.segments.iter_mut().rev() {
             if !segment.index.fill(op, messages) {
                 break;
             }
         }
-    }
-
-    /// Closes a file as soon as no read is in flight on it.
-    fn retire(&mut self, file: FileId) {
-        base::invariant!(!self.retired.contains(&file));
-        self.retired.push(file);
-    }
-
-    fn is_in_flight(&self, file: FileId) -> bool {
-        let reads =
-            |flight: &Flight| matches!(flight, Flight::Read { file: of, .. } if *of == file);
-        self.flights.values().any(reads)
-    }
-
-    fn close_retired(&mut self, out: &mut Outbox) {
-        for file in core::mem::take(&mut self.retired) {
-            if self.is_in_flight(file) {
-                self.retired.push(file);
-            } else {
-                self.request(DiskRequest::Close { file }, out);
-            }
-        }
-    }
-
-    /// Closes the sealed segments that were read longest ago, beyond the bound; those that are
-    /// being read have to wait.
-    fn close_sealed(&mut self, out: &mut Outbox) {
-        let sealed = self.segments.len().saturating_sub(1);
-        let mut open: Vec<_> = self.segments[..sealed]
-            .iter()
-            .enumerate()
-            .filter_map(|(index, segment)| Some((segment.used, index, segment.open()?)))
-            .collect();
-        open.sort_unstable();
-        let mut excess = open.len().saturating_sub(SEALED_OPEN_MAX);
-        for (_, index, file) in open {
-            if excess > 0 && !self.is_in_flight(file) {
-                self.segments[index].file = SegmentFile::Closed;
-                self.request(DiskRequest::Close { file }, out);
-                excess -= 1;
-            }
-        }
-        self.too_many_open = excess > 0;
-    }
-
-    fn close_all(&mut self, out: &mut Outbox) {
-        for index in 0..self.segments.len() {
-            if let Some(file) = self.segments[index].open() {
-                self.retire(file);
-            }
-            // One that is being opened is closed as soon as it is open.
-            self.segments[index].file = SegmentFile::Closed;
-        }
-        self.close_retired(out);
-        self.stage = Stage::Ended;
     }
 }

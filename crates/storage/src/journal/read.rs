@@ -13,7 +13,11 @@ use wire::{
     replica::{Invalid, PrepareHeader},
 };
 
-use super::{Context, Damage, Flight, Journal, JournalEvent, Stage};
+use super::{
+    Context, Damage, Flight, Journal, JournalEvent, Stage,
+    patrol::{Cursor, Suspicion},
+    scan::Origin,
+};
 use crate::{
     FileIds,
     index::Start,
@@ -55,6 +59,8 @@ enum Purpose {
     Messages { id: u64, start: Start },
     /// The ops that the tail lacks after a truncation.
     Refill,
+    /// One chunk, to see whether it is still whole.
+    Scrub,
 }
 
 /// A read in progress.
@@ -104,8 +110,25 @@ impl Reader {
         }
     }
 
+    const fn is_scrub(&self) -> bool {
+        matches!(self.purpose, Purpose::Scrub)
+    }
+
     fn is_refill(&self) -> bool {
         matches!(self.purpose, Purpose::Refill)
+    }
+
+    /// Whether records in memory are as good as those on disk.
+    const fn reads_memory(&self) -> bool {
+        matches!(self.purpose, Purpose::Ops { .. } | Purpose::Messages { .. })
+    }
+
+    const fn origin(&self) -> Origin {
+        Origin {
+            op: self.next,
+            parent: self.parent,
+            position: self.position,
+        }
     }
 
     fn is_done(&self) -> bool {
@@ -126,6 +149,7 @@ impl Reader {
                 self.items.push(Item::new(*header, record.clone(), place));
                 false
             }
+            Purpose::Scrub => false,
         };
         if wanted {
             if !self.prepares.is_empty() && self.bytes + record.len() > self.bytes_max {
@@ -172,13 +196,8 @@ impl Journal {
         let to = range.to.min(self.head);
         let mut reader = Reader::new(Purpose::Ops { id, from }, to, range.bytes_max);
         reader.next = from;
-        if from <= to && self.is_before_memory(from) {
-            let index = self.segment_of(from);
-            let place = self.segments[index].index.find_op(from);
-            let (op, position) = place.expect("the first record of a segment is in its index");
-            reader.segment = self.segments[index].first;
-            reader.next = op;
-            reader.position = position;
+        if from <= to && self.is_before_memory(from) && !self.is_missing(from) {
+            self.place_reader(&mut reader, from);
         }
         self.start_reader(reader, &mut Context { files, out, events });
     }
@@ -207,7 +226,7 @@ impl Journal {
                 let index = self.segments.partition_point(before).saturating_sub(1);
                 let segment = &self.segments[index];
                 let place = segment.index.find_start(start);
-                let (op, position) = place.expect("the first record of a segment is in its index");
+                let (op, position) = place.unwrap_or((segment.first, SEGMENT_HEADER_SIZE));
                 reader.segment = segment.first;
                 reader.next = op;
                 reader.position = position;
@@ -223,15 +242,59 @@ impl Journal {
     /// Fetches the headers up to `op` that the tail lacks.
     pub(super) fn start_refill(&mut self, op: Op, context: &mut Context<'_>) {
         let window = HEADERS_MIN as u64 - 1;
-        let from = Op(op.0.saturating_sub(window)).max(self.first_op());
-        let index = self.segment_of(from);
-        let place = self.segments[index].index.find_op(from);
-        let (first, position) = place.expect("the first record of a segment is in its index");
+        let from = Op(op.0.saturating_sub(window)).max(self.reachable_from(op));
         let mut reader = Reader::new(Purpose::Refill, op, usize::MAX);
-        reader.segment = self.segments[index].first;
-        reader.next = first;
-        reader.position = position;
+        self.place_reader(&mut reader, from);
         self.start_reader(reader, context);
+    }
+
+    /// The first op from which all up to `op` are there.
+    pub(super) fn reachable_from(&self, op: Op) -> Op {
+        let missing = self
+            .missing_below(op)
+            .map_or(Op(0), |missing| missing.next());
+        missing.max(self.first_op())
+    }
+
+    /// Lets a reader begin at or before `from`, which is on disk.
+    fn place_reader(&self, reader: &mut Reader, from: Op) {
+        let segment = &self.segments[self.segment_of(from)];
+        let place = segment.index.find_op(from);
+        let (op, position) = place.unwrap_or((segment.first, SEGMENT_HEADER_SIZE));
+        reader.segment = segment.first;
+        reader.next = op;
+        reader.position = position;
+    }
+
+    /// Verifies the records of one chunk.
+    pub(super) fn start_scrub(&mut self, cursor: Cursor, context: &mut Context<'_>) {
+        let index = self
+            .segment_index(cursor.segment)
+            .expect("the caller has seen it");
+        let last = Op(self.segments[index + 1].first.0 - 1);
+        let mut reader = Reader::new(Purpose::Scrub, last, usize::MAX);
+        reader.segment = cursor.segment;
+        reader.next = cursor.origin.op;
+        reader.position = cursor.origin.position;
+        reader.parent = cursor.origin.parent;
+        self.start_reader(reader, context);
+    }
+
+    /// Reads of some segments end as soon as nothing is in flight for them; what they have
+    /// fetched so far is their answer.
+    pub(super) fn give_up_reads(&mut self, of: impl Fn(Op) -> bool) {
+        let count = self.readers.len();
+        self.readers
+            .retain(|_, reader| !reader.is_refill() || !of(reader.segment));
+        if self.readers.len() < count {
+            base::invariant!(matches!(self.stage, Stage::Refilling));
+            self.stage = Stage::Idle;
+        }
+        for reader in self.readers.values_mut() {
+            if of(reader.segment) {
+                reader.to = Op(0);
+            }
+        }
     }
 
     /// A truncation takes everything above `op` out of all reads.
@@ -275,7 +338,7 @@ impl Journal {
 
     /// Takes what is in memory, or asks for the next chunk.
     fn continue_reader(&mut self, key: u64, mut reader: Reader, context: &mut Context<'_>) {
-        if !reader.is_refill() {
+        if reader.reads_memory() {
             while !reader.is_done() && !self.is_before_memory(reader.next) {
                 let item = self.tail.get(reader.next).expect("it is in memory");
                 let record = item.record.as_ref().expect("its record is too");
@@ -284,6 +347,10 @@ impl Journal {
         }
         if reader.is_done() {
             self.end_reader(reader, context.events);
+            return;
+        }
+        if self.is_missing(reader.next) {
+            self.end_at_hole(reader, context.events);
             return;
         }
         let index = self.segment_of(reader.next);
@@ -297,7 +364,15 @@ impl Journal {
         segment.used = self.readers_made;
         if let SegmentFile::Open(file) = segment.file {
             let end = reader.end.filter(|&end| end > reader.position);
-            let left = end.unwrap_or(segment.size) - reader.position;
+            let mut end = end.unwrap_or(segment.size);
+            // What is missing may be written while this is read.
+            let after = self.holes.partition_point(|hole| hole.from < reader.next);
+            if let Some(hole) = self.holes.get(after)
+                && hole.segment == reader.segment
+            {
+                end = end.min(hole.position);
+            }
+            let left = end.saturating_sub(reader.position);
             let left = usize::try_from(left).unwrap_or(usize::MAX);
             let chunk = self.config.read_chunk.min(left).max(reader.need);
             let (offset, buffer) = (reader.position, Buffer::with_capacity(chunk));
@@ -363,17 +438,35 @@ impl Journal {
             reader.waits = false;
             self.continue_reader(key, reader, context);
         }
+        self.wake_patrol(first, context);
         self.close_sealed(context.out);
     }
 
-    pub(super) fn on_read(&mut self, key: u64, buffer: Buffer, context: &mut Context<'_>) {
+    pub(super) fn on_read(
+        &mut self,
+        key: u64,
+        buffer: Result<Buffer, DiskError>,
+        context: &mut Context<'_>,
+    ) {
         // A refill may have been given up.
         let Some(mut reader) = self.readers.remove(&key) else {
             return;
         };
-        match self.walk(&mut reader, &buffer.freeze()) {
+        let before = reader.next;
+        let walked = match buffer {
+            Ok(buffer) => self.walk(&mut reader, &buffer.freeze()),
+            Err(_) if reader.is_done() => Ok(()),
+            Err(_) => {
+                base::sometimes!("storage: a read of a running log failed");
+                Err(Invalid::Checksum)
+            }
+        };
+        match walked {
+            Ok(()) if reader.is_scrub() && reader.next > before => {
+                self.end_reader(reader, context.events);
+            }
             Ok(()) => self.continue_reader(key, reader, context),
-            Err(reason) => self.end_damaged(&reader, reason, context.events),
+            Err(reason) => self.end_damaged(&reader, reason, context),
         }
         if self.too_many_open {
             self.close_sealed(context.out);
@@ -390,7 +483,9 @@ impl Journal {
         }
         let mut at = 0;
         while !reader.is_done() && reader.next <= self.written {
-            if self.segments[self.segment_of(reader.next)].first != reader.segment {
+            if self.segments[self.segment_of(reader.next)].first != reader.segment
+                || self.is_missing(reader.next)
+            {
                 break;
             }
             match examine(&chunk[at..], &self.expected(reader.next, reader.parent)) {
@@ -411,6 +506,29 @@ impl Journal {
         Ok(())
     }
 
+    /// The next op is known to be missing: a read ends there, or is damaged if it has nothing yet.
+    fn end_at_hole(&mut self, reader: Reader, events: &mut Vec<JournalEvent>) {
+        let hole = self.hole_at(reader.next).expect("the caller has seen it");
+        let (position, segment) = (hole.position, hole.segment);
+        match reader.purpose {
+            Purpose::Ops { id, .. } | Purpose::Messages { id, .. }
+                if reader.prepares.is_empty() =>
+            {
+                base::sometimes!("storage: a read met what is missing");
+                events.push(JournalEvent::Damaged(Damage {
+                    read: Some(id),
+                    op: reader.next,
+                    segment,
+                    position,
+                    reason: Invalid::Checksum,
+                }));
+            }
+            // What it was to fetch has changed: it is begun anew.
+            Purpose::Refill => self.stage = Stage::Idle,
+            _ => self.end_reader(reader, events),
+        }
+    }
+
     fn end_reader(&mut self, reader: Reader, events: &mut Vec<JournalEvent>) {
         match reader.purpose {
             Purpose::Ops { id, .. } | Purpose::Messages { id, .. } => {
@@ -428,25 +546,41 @@ impl Journal {
                 }
                 self.stage = Stage::Idle;
             }
+            Purpose::Scrub => {
+                self.patrol.scrubbing = false;
+                // A truncation may have come in between.
+                if reader.next <= reader.to.next() {
+                    self.patrol.cursor = Some(Cursor {
+                        segment: reader.segment,
+                        origin: reader.origin(),
+                    });
+                }
+            }
         }
     }
 
-    fn end_damaged(&mut self, reader: &Reader, reason: Invalid, events: &mut Vec<JournalEvent>) {
-        let read = match reader.purpose {
-            Purpose::Ops { id, .. } | Purpose::Messages { id, .. } => Some(id),
-            Purpose::Refill => None,
-        };
+    /// A record was not what it must be. The read is over; what else is damaged there is found
+    /// out.
+    fn end_damaged(&mut self, reader: &Reader, reason: Invalid, context: &mut Context<'_>) {
         let (op, segment, position) = (reader.next, reader.segment, reader.position);
-        events.push(JournalEvent::Damaged(Damage {
-            read,
-            op,
-            segment,
-            position,
-            reason,
-        }));
-        if reader.is_refill() {
-            // Without the end of the log nothing can be appended to it.
-            self.fail(DiskError::Io, events);
+        match reader.purpose {
+            Purpose::Ops { id, .. } | Purpose::Messages { id, .. } => {
+                context.events.push(JournalEvent::Damaged(Damage {
+                    read: Some(id),
+                    op,
+                    segment,
+                    position,
+                    reason,
+                }));
+            }
+            // Without the end of the log nothing can be cut there.
+            Purpose::Refill => self.stage = Stage::AwaitingPatrol,
+            Purpose::Scrub => {
+                base::sometimes!("storage: the scrubber found damage");
+                self.patrol.scrubbing = false;
+            }
         }
+        let origin = reader.origin();
+        self.suspect(Suspicion { segment, origin }, context);
     }
 }

@@ -9,10 +9,10 @@ use base::{Op, planted};
 use platform::{DiskRequest, OpenMode, Outbox};
 
 use super::{Context, Journal, JournalEvent, Stage};
-use crate::segment::{SEGMENT_HEADER_SIZE, Segment, SegmentFile, SegmentHeader};
+use crate::segment::{SEGMENT_HEADER_SIZE, Segment, SegmentFile};
 
 /// Pieces of one vectored write; the kernel takes 1,024 at a time.
-const PIECES_MAX: usize = 1_000;
+pub(super) const PIECES_MAX: usize = 1_000;
 
 impl Journal {
     /// Starts the next write, or what must come before it: the active segment made durable and
@@ -58,7 +58,7 @@ impl Journal {
     /// One write of all records that may be written and belong to the active segment.
     fn write_records(&mut self, out: &mut Outbox) {
         let limit = self.write_limit();
-        let active = self.segments.last_mut().expect("the caller has seen it");
+        let active = self.segments.last().expect("the caller has seen it");
         let (first, offset) = (active.first, active.size);
         let file = active.open().expect("the active segment is open");
         let mut data = Vec::new();
@@ -72,17 +72,10 @@ impl Journal {
                 .expect("unwritten ops are here")
                 .header
                 .parent;
-            let (cluster, group) = (self.config.cluster, self.config.group);
-            data.push(
-                SegmentHeader {
-                    cluster,
-                    group,
-                    first,
-                    parent,
-                }
-                .encode(),
-            );
+            data.push(self.segment_header(first, parent));
             size = SEGMENT_HEADER_SIZE;
+            let active = self.segments.last_mut().expect("as above");
+            active.parent = Some(parent);
         }
         while to < limit && size < self.config.segment_size && data.len() < PIECES_MAX {
             to = to.next();
@@ -96,11 +89,14 @@ impl Journal {
         }
         base::invariant!(to > self.written);
         self.segments.last_mut().expect("as above").size = size;
-        self.stage = Stage::Writing { to };
+        self.stage = Stage::Writing { to, offset };
         self.start_step(DiskRequest::Write { file, offset, data }, out);
     }
 
     pub(super) fn on_written(&mut self, to: Op, events: &mut Vec<JournalEvent>) {
+        if self.resetting {
+            return; // of the old log
+        }
         // A truncation may have been asked for meanwhile.
         let to = self.truncations.front().map_or(to, |op| to.min(*op));
         if to > self.written {

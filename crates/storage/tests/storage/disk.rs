@@ -5,7 +5,7 @@
 //! 512-byte sectors and an arbitrary subset of the unsynced changes to names. Requests in flight
 //! are executed in an order drawn from the seed; at a crash each has happened, or not, or half.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Buffer, Domain, Prng};
 use platform::{
@@ -65,6 +65,8 @@ pub(crate) struct Disk {
     open: BTreeMap<FileId, (usize, Path)>,
     in_flight: Vec<(Token, DiskRequest)>,
     prng: Prng,
+    /// Sectors that cannot be read until they are written to, by inode.
+    unreadable: BTreeSet<(usize, usize)>,
     /// Requests that match fail, with the error.
     pub(crate) fails: Option<(Matches, DiskError)>,
     /// One line per executed request.
@@ -83,6 +85,7 @@ impl Disk {
             open: BTreeMap::new(),
             in_flight: Vec::new(),
             prng: Prng::new(seed, Domain::Disk, 0),
+            unreadable: BTreeSet::new(),
             fails: None,
             trace: Vec::new(),
             log: Vec::new(),
@@ -169,7 +172,7 @@ impl Disk {
                 offset,
                 buffer,
             } => {
-                let buffer = self.read(file, offset, buffer);
+                let buffer = self.read(file, offset, buffer)?;
                 return Ok(DiskResult::Read { buffer });
             }
             DiskRequest::Write { file, offset, data } => {
@@ -297,8 +300,9 @@ impl Disk {
         Ok(DiskResult::Opened { size })
     }
 
-    fn read(&self, file: FileId, offset: u64, mut buffer: Buffer) -> Buffer {
-        let content = &self.inodes[self.open[&file].0].volatile;
+    fn read(&self, file: FileId, offset: u64, mut buffer: Buffer) -> Result<Buffer, DiskError> {
+        let inode = self.open[&file].0;
+        let content = &self.inodes[inode].volatile;
         let start = usize::try_from(offset)
             .expect("a small file")
             .min(content.len());
@@ -306,7 +310,11 @@ impl Disk {
         let end = content.len().min(start + room);
         buffer.spare_mut()[..end - start].copy_from_slice(&content[start..end]);
         buffer.advance(end - start);
-        buffer
+        let sectors = (inode, start / SECTOR_SIZE)..(inode, end.div_ceil(SECTOR_SIZE));
+        if start < end && self.unreadable.range(sectors).next().is_some() {
+            return Err(DiskError::Io);
+        }
+        Ok(buffer)
     }
 
     fn write(&mut self, inode: usize, offset: u64, bytes: &[u8]) {
@@ -317,6 +325,9 @@ impl Disk {
             content.resize(end, 0);
         }
         content[start..end].copy_from_slice(bytes);
+        let sectors = start / SECTOR_SIZE..end.div_ceil(SECTOR_SIZE);
+        self.unreadable
+            .retain(|(of, sector)| *of != inode || !sectors.contains(sector));
     }
 
     fn list(&self, path: &Path) -> Vec<String> {
@@ -364,6 +375,43 @@ impl Disk {
     pub(crate) fn put_directory(&mut self, path: &str) {
         self.volatile.insert(path.to_owned(), Node::Directory);
         self.durable.insert(path.to_owned(), Node::Directory);
+    }
+
+    fn inode_of(&self, path: &str) -> usize {
+        let Node::File(inode) = self.volatile[path] else {
+            panic!("{path} is a directory")
+        };
+        inode
+    }
+
+    /// Changes one byte, in the page cache and on the device.
+    pub(crate) fn flip(&mut self, path: &str, at: usize, mask: u8) {
+        let inode = self.inode_of(path);
+        self.inodes[inode].volatile[at] ^= mask;
+        self.inodes[inode].durable[at] ^= mask;
+    }
+
+    /// A sector is lost: it cannot be read.
+    pub(crate) fn spoil(&mut self, path: &str, sector: usize) {
+        let inode = self.inode_of(path);
+        self.unreadable.insert((inode, sector));
+    }
+
+    /// Makes a directory and those above it, durably.
+    pub(crate) fn make(&mut self, path: &str) {
+        let mut path = Path::from(path);
+        while !path.0.is_empty() {
+            for names in [&mut self.volatile, &mut self.durable] {
+                names.insert(path.0.clone(), Node::Directory);
+            }
+            path = path.split().0;
+        }
+    }
+
+    /// A file is lost, name and all.
+    pub(crate) fn lose(&mut self, path: &str) {
+        self.volatile.remove(path);
+        self.durable.remove(path);
     }
 
     /// Files open now.

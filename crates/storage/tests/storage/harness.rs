@@ -3,7 +3,7 @@
 use base::{Buffer, Bytes, ClientId, GroupId, Op, ReplicaIndex, Timestamp, View};
 use platform::{DiskError, Outbox, Path};
 use storage::{
-    Damage, FileIds, Journal, JournalConfig, JournalEvent, ReadMessages, ReadOps, Start,
+    Damage, FileIds, Gap, Journal, JournalConfig, JournalEvent, ReadMessages, ReadOps, Start,
 };
 use wire::{HEADER_SIZE, Operation, put, replica::PrepareHeader};
 
@@ -22,6 +22,7 @@ pub(crate) struct Sketch {
     pub(crate) messages: Option<(u64, u32, u64)>,
     /// Distinguishes two prepares of one op.
     pub(crate) view: View,
+    pub(crate) commit: Op,
 }
 
 pub(crate) fn prepare(sketch: Sketch) -> Bytes {
@@ -61,7 +62,7 @@ pub(crate) fn prepare(sketch: Sketch) -> Bytes {
         client: ClientId(1),
         group: GROUP,
         op: sketch.op,
-        commit: Op(0),
+        commit: sketch.commit,
         timestamp: Timestamp(sketch.op.0),
         request: sketch.op.0,
         session: 1,
@@ -158,6 +159,70 @@ impl Harness {
         self.journal.submit(&mut self.files, &mut self.out);
     }
 
+    /// Gives the journal what it lacks, from a whole copy of its log that begins with op 1, and
+    /// lets it be written.
+    pub(crate) fn mend(&mut self, reference: &[Bytes]) {
+        loop {
+            let wanted: Vec<_> = self.journal.wanted().collect();
+            if wanted.is_empty() {
+                break;
+            }
+            for (op, identity) in wanted {
+                let frame = &reference[usize::try_from(op.0).expect("small") - 1];
+                assert_eq!(checksum(frame), identity, "op {op} is another one");
+                let (files, out) = (&mut self.files, &mut self.out);
+                assert!(self.journal.repair(frame.clone(), files, out));
+                assert!(!self.journal.repair(frame.clone(), files, out), "once");
+            }
+        }
+        self.run();
+        assert_eq!(self.journal.gaps(), []);
+    }
+
+    /// The owner has noted that the log may lack ops.
+    pub(crate) fn cut_damaged(&mut self) {
+        self.journal.cut_damaged(&mut self.files, &mut self.out);
+        self.run();
+    }
+
+    /// What recovery has told, and the journal since.
+    pub(crate) fn gaps(&self) -> Vec<Gap> {
+        let gaps = |event: &JournalEvent| match event {
+            JournalEvent::Recovered { gaps, .. } => gaps.clone(),
+            JournalEvent::Gap(gap) => vec![*gap],
+            _ => Vec::new(),
+        };
+        self.events.iter().flat_map(gaps).collect()
+    }
+
+    /// After which op the end is damaged, if it is.
+    pub(crate) fn tail_damaged(&self) -> Option<u64> {
+        self.events.iter().find_map(|event| match event {
+            JournalEvent::TailDamaged { after } => Some(after.0),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn reset(&mut self, base: u64, checksum: u128) {
+        self.journal
+            .reset(Op(base), checksum, &mut self.files, &mut self.out);
+    }
+
+    pub(crate) fn drop_before(&mut self, op: u64) {
+        self.journal
+            .drop_before(Op(op), &mut self.files, &mut self.out);
+    }
+
+    pub(crate) fn retry(&mut self) {
+        self.journal.retry(&mut self.files, &mut self.out);
+        self.run();
+    }
+
+    pub(crate) fn scrub(&mut self) {
+        self.journal.scrub(&mut self.files, &mut self.out);
+        self.run();
+    }
+
     pub(crate) fn truncate_after(&mut self, op: u64) {
         self.journal
             .truncate_after(Op(op), &mut self.files, &mut self.out);
@@ -188,6 +253,7 @@ impl Harness {
             size,
             messages,
             view,
+            commit: Op(0),
         });
         self.journal.append(prepare.clone());
         prepare

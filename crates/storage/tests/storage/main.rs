@@ -2,6 +2,7 @@
 //! a model under crashes and power losses.
 
 mod checkpoints;
+mod damage;
 mod disk;
 mod format;
 mod harness;

@@ -303,6 +303,7 @@ impl World {
             size,
             messages,
             view,
+            commit: Op(0),
         };
         model.log.push(prepare(sketch));
         let appended = model.log.last().cloned().expect("just pushed");
