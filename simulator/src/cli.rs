@@ -184,7 +184,7 @@ pub fn main() -> ExitCode {
         Command::Seeds(args) => run_seeds(&args),
         Command::Profiles => {
             for profile in &PROFILES {
-                say(&format!("{:<10} {}", profile.name, profile.about));
+                say(&report::profile(profile));
             }
             ExitCode::SUCCESS
         }

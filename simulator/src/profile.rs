@@ -3,6 +3,8 @@
 //! Swarm at the level of fault classes: a profile says how likely each class is, a seed draws
 //! which are on, so that runs differ in kind and not only in luck.
 
+mod list;
+
 use std::time::Duration;
 
 use base::{Domain, Prng};
@@ -10,10 +12,13 @@ use server::{Limits, Timing};
 
 use crate::{atlas::Promise, disk::DiskSpeed, network::NetworkSpeed, world::ClockShape};
 
+pub(crate) use list::PROFILES;
+
 /// How likely things are. Shares are in percent of seeds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Profile {
     pub(crate) name: &'static str,
+    /// A paragraph.
     pub(crate) about: &'static str,
     pub(crate) replicas: (u64, u64),
     pub(crate) shards: (u64, u64),
@@ -22,6 +27,8 @@ pub(crate) struct Profile {
     pub(crate) busy_stretches: (u64, u64),
     /// Fault events drawn for each of them.
     pub(crate) faults_per_stretch: (u64, u64),
+    /// Range of the mean pause of a client between two calls, in microseconds.
+    pub(crate) think: (u64, u64),
     pub(crate) crashes: u64,
     pub(crate) power_losses: u64,
     pub(crate) wipes: u64,
@@ -47,161 +54,9 @@ pub(crate) struct Profile {
     pub(crate) evictions: u64,
     /// Seeds in which every topic is `persisted`, so that all nodes may lose power at once.
     pub(crate) all_persisted: u64,
+    /// More than a cluster is meant to survive, to see what it says.
+    pub(crate) broken: bool,
 }
-
-/// Which classes the product can take so far; one that it cannot is off in every profile.
-const WIPES: bool = false;
-const DAMAGE: bool = false;
-const ERRORS: bool = false;
-const FULL: bool = false;
-
-const fn share(on: bool, percent: u64) -> u64 {
-    if on { percent } else { 0 }
-}
-
-const SWARM: Profile = Profile {
-    name: "swarm",
-    about: "3 to 5 replicas; every class of faults, some of them in each seed",
-    replicas: (3, 5),
-    shards: (1, 2),
-    clients: (2, 4),
-    busy_stretches: (9, 12),
-    faults_per_stretch: (0, 3),
-    crashes: 85,
-    power_losses: 60,
-    wipes: share(WIPES, 10),
-    damage: share(DAMAGE, 30),
-    disk_errors: share(ERRORS, 20),
-    disk_full: share(FULL, 15),
-    slow_disks: 20,
-    pauses: 30,
-    partitions: 50,
-    resets: 40,
-    slow_links: 30,
-    damaged_links: 30,
-    clocks: 40,
-    slow_processors: 20,
-    client_crashes: 35,
-    overloads: 20,
-    evictions: 15,
-    all_persisted: 40,
-};
-
-/// All profiles, the default first.
-pub(crate) const PROFILES: [Profile; 10] = [
-    SWARM,
-    Profile {
-        name: "lite",
-        about: "3 replicas, one shard, few faults: a first look",
-        replicas: (3, 3),
-        shards: (1, 1),
-        faults_per_stretch: (0, 1),
-        partitions: 30,
-        resets: 30,
-        ..SWARM
-    },
-    Profile {
-        name: "clock",
-        about: "clocks that drift and step, slow processors, pauses, late links; few crashes",
-        faults_per_stretch: (1, 4),
-        crashes: 40,
-        power_losses: 20,
-        pauses: 60,
-        partitions: 30,
-        resets: 20,
-        slow_links: 50,
-        damaged_links: 10,
-        clocks: 100,
-        slow_processors: 60,
-        ..SWARM
-    },
-    Profile {
-        name: "overload",
-        about: "bursts of many clients against tiny queues, slow links and processors",
-        clients: (4, 8),
-        faults_per_stretch: (1, 3),
-        crashes: 40,
-        power_losses: 20,
-        pauses: 40,
-        partitions: 20,
-        slow_links: 60,
-        slow_processors: 50,
-        overloads: 100,
-        evictions: 20,
-        ..SWARM
-    },
-    Profile {
-        name: "client",
-        about: "clients that die, come back as themselves or others, storm, and lose sessions",
-        clients: (3, 8),
-        faults_per_stretch: (1, 4),
-        crashes: 40,
-        power_losses: 20,
-        partitions: 40,
-        resets: 60,
-        client_crashes: 100,
-        evictions: 50,
-        ..SWARM
-    },
-    Profile {
-        name: "crash",
-        about: "process crashes and power losses, many of them, in the middle of disk requests",
-        shards: (1, 1),
-        faults_per_stretch: (2, 5),
-        crashes: 100,
-        power_losses: 80,
-        pauses: 10,
-        partitions: 20,
-        resets: 20,
-        all_persisted: 60,
-        ..SWARM
-    },
-    Profile {
-        name: "partition",
-        about: "cuts of every form, slow and damaged links, pauses and resets; few crashes",
-        faults_per_stretch: (1, 4),
-        crashes: 25,
-        power_losses: 10,
-        pauses: 60,
-        partitions: 100,
-        resets: 60,
-        slow_links: 60,
-        damaged_links: 40,
-        ..SWARM
-    },
-    Profile {
-        name: "quiet",
-        about: "no faults at all: whatever fails here is plainly wrong",
-        replicas: (1, 5),
-        faults_per_stretch: (0, 0),
-        clocks: 0,
-        client_crashes: 0,
-        overloads: 0,
-        evictions: 0,
-        ..SWARM
-    },
-    Profile {
-        name: "solo",
-        about: "one replica: crashes, and power loss where every topic is persisted",
-        replicas: (1, 1),
-        shards: (1, 3),
-        faults_per_stretch: (1, 3),
-        crashes: 100,
-        power_losses: 60,
-        partitions: 20,
-        ..SWARM
-    },
-    Profile {
-        name: "smoke",
-        about: "3 replicas, two short busy stretches, few faults: for quick checks",
-        replicas: (3, 3),
-        shards: (1, 1),
-        clients: (2, 2),
-        busy_stretches: (2, 2),
-        faults_per_stretch: (0, 2),
-        ..SWARM
-    },
-];
 
 impl Profile {
     pub(crate) fn find(name: &str) -> Option<&'static Self> {
@@ -267,6 +122,8 @@ pub(crate) struct Shape {
     pub(crate) faults_per_stretch: (u64, u64),
     /// Mean pause of a client between two calls in a busy stretch, in microseconds.
     pub(crate) think: u64,
+    /// The atlas admits everything.
+    pub(crate) broken: bool,
 }
 
 impl Shape {
@@ -328,7 +185,8 @@ impl Shape {
             classes,
             busy,
             faults_per_stretch: profile.faults_per_stretch,
-            think: prng.between(100_000, 600_000),
+            think: within(&mut prng, profile.think),
+            broken: profile.broken,
         }
     }
 
@@ -343,7 +201,7 @@ impl Shape {
             replicas: self.replicas,
             shards: self.shards,
             all_persisted: self.durability == Durability::AllPersisted,
-            broken: false,
+            broken: self.broken,
         }
     }
 }

@@ -23,6 +23,22 @@ pub(crate) fn failure(seed: u64, profile: &Profile, failure: &Failure) -> String
     )
 }
 
+/// A profile's name and its paragraph.
+pub(crate) fn profile(profile: &Profile) -> String {
+    let mut text = String::from(profile.name);
+    let mut column = usize::MAX;
+    for word in profile.about.split_whitespace() {
+        if column.saturating_add(1 + word.len()) > 90 {
+            text.push_str("\n   ");
+            column = 3;
+        }
+        text.push(' ');
+        text.push_str(word);
+        column += 1 + word.len();
+    }
+    text
+}
+
 /// The object that `--json` writes.
 pub(crate) fn json(summary: &Summary, profile: &Profile, start: u64) -> Value {
     let total = &summary.total;
