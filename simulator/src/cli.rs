@@ -13,12 +13,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     check::history,
+    disk::{Crash, Point},
     marks::REQUIRED_FROM,
     mutants::{self, Asserts, Mutant, Verdict},
     profile::{PROFILES, Profile},
     report,
     runner::{Campaign, catch_panics, run_seed, thread_cpu_micros},
     seeds,
+    sweep::Sweep,
     wgl::{self, published},
 };
 
@@ -56,6 +58,8 @@ enum Command {
     Mutants(MutantsArgs),
     /// Run the regression seeds of `seeds/*.json`.
     Seeds(SeedsArgs),
+    /// Kill one node at every disk request of a short scenario, one run each.
+    Sweep(SweepArgs),
     /// List the profiles and what they do to a cluster.
     Profiles,
     /// Judge histories with published verdicts by the linearizability search.
@@ -148,6 +152,25 @@ struct HistoriesArgs {
     directory: PathBuf,
 }
 
+#[derive(Args)]
+struct SweepArgs {
+    /// The seed of the scenario.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The node that dies.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..3))]
+    node: u8,
+    /// Where: when a request is submitted or has completed, or only a sync or a rename has.
+    #[arg(long, default_value = "submit", value_parser = ["submit", "complete", "sync", "rename"])]
+    point: String,
+    /// Cut the power instead of killing the process.
+    #[arg(long)]
+    power: bool,
+    /// Only every so-manieth.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    every: u64,
+}
+
 fn find_profile(name: &str) -> Result<&'static Profile, String> {
     Profile::find(name).ok_or_else(|| {
         let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();
@@ -182,6 +205,7 @@ pub fn main() -> ExitCode {
         Command::Replay(args) => replay(&args),
         Command::Mutants(args) => hunt_mutants(&args),
         Command::Seeds(args) => run_seeds(&args),
+        Command::Sweep(args) => run_sweep(&args),
         Command::Profiles => {
             for profile in &PROFILES {
                 say(&report::profile(profile));
@@ -367,6 +391,40 @@ fn judge_histories(args: &HistoriesArgs) -> ExitCode {
         judged.len()
     ));
     verdict(differing == 0 && !judged.is_empty())
+}
+
+fn run_sweep(args: &SweepArgs) -> ExitCode {
+    let point = match args.point.as_str() {
+        "complete" => Point::Complete,
+        "sync" => Point::Sync,
+        "rename" => Point::Rename,
+        _ => Point::Submit,
+    };
+    let crash = if args.power {
+        Crash::Power
+    } else {
+        Crash::Process
+    };
+    let sweep = Sweep {
+        seed: args.seed,
+        node: args.node,
+        point,
+        crash,
+        every: args.every,
+    };
+    let swept = sweep.run();
+    for (nth, failure) in &swept.failures {
+        say(&format!(
+            "dying at {point:?} {nth}: {}: {}",
+            failure.check, failure.message
+        ));
+    }
+    say(&format!(
+        "{} runs, {} failed",
+        swept.runs,
+        swept.failures.len()
+    ));
+    verdict(swept.failures.is_empty())
 }
 
 fn progress(seeds: u64) -> ProgressBar {

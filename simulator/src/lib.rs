@@ -26,6 +26,7 @@ mod runner;
 mod schedule;
 mod seeds;
 mod segments;
+mod sweep;
 mod wgl;
 mod workload;
 mod world;

@@ -48,7 +48,7 @@ pub(crate) struct Run {
     pub(crate) reached: Vec<&'static str>,
 }
 
-/// Runs one seed. A panic of the product is a failure of the check `assert`.
+/// Runs one seed.
 pub(crate) fn run_seed(seed: u64, profile: &Profile, trace: bool) -> Run {
     if let Some(probe) = PROBE.get() {
         (probe.reset)();
@@ -56,8 +56,20 @@ pub(crate) fn run_seed(seed: u64, profile: &Profile, trace: bool) -> Run {
     // What another run of this thread has reached is none of ours.
     let _ = base::marks::take_reached();
     let mut world = World::new(seed, profile, trace);
+    let outcome = run_world(&mut world);
+    let memory_peak = PROBE.get().map_or(0, |probe| (probe.peak)());
+    Run {
+        seed,
+        outcome,
+        memory_peak,
+        reached: base::marks::take_reached(),
+    }
+}
+
+/// Runs a world to its end. A panic of the product is a failure of the check `assert`.
+pub(crate) fn run_world(world: &mut World) -> Outcome {
     let ended = panic::catch_unwind(AssertUnwindSafe(|| world.run()));
-    let outcome = ended.unwrap_or_else(|_| {
+    ended.unwrap_or_else(|_| {
         let message = PANIC
             .take()
             .unwrap_or_else(|| "a panic without words".into());
@@ -70,14 +82,7 @@ pub(crate) fn run_seed(seed: u64, profile: &Profile, trace: bool) -> Run {
             failure: Some(failure),
             ..world.outcome()
         }
-    });
-    let memory_peak = PROBE.get().map_or(0, |probe| (probe.peak)());
-    Run {
-        seed,
-        outcome,
-        memory_peak,
-        reached: base::marks::take_reached(),
-    }
+    })
 }
 
 /// Keeps what a panic says instead of printing it.

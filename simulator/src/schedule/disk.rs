@@ -66,7 +66,46 @@ pub(super) fn kinds(classes: &Classes, kinds: &mut Vec<Draw>) {
     }
 }
 
+/// What no cluster promises to survive.
+pub(super) fn broken_kinds(classes: &Classes, kinds: &mut Vec<Draw>) {
+    if classes.power_losses {
+        kinds.push(Drawer::power_lost_everywhere);
+    }
+    if classes.wipes {
+        kinds.push(Drawer::wipe_most);
+    }
+    if classes.damage {
+        kinds.extend([Drawer::damage_everywhere as Draw, Drawer::damage_everywhere]);
+    }
+}
+
 impl Drawer {
+    fn power_lost_everywhere(&mut self, at: u64) {
+        let nodes = (1 << self.shape.replicas) - 1;
+        let crash = Crash::Power;
+        self.push(at, Fault::Crash { nodes, crash });
+        let downtime = self.downtime();
+        self.push(at + downtime, Fault::Restart { nodes });
+    }
+
+    /// More disks are lost than a minority, one after the other or at once.
+    fn wipe_most(&mut self, mut at: u64) {
+        let first = self.node();
+        let replicas = self.shape.replicas;
+        for next in 0..=replicas / 2 {
+            let node = (first + next) % replicas;
+            self.push(at, Fault::Wipe { node });
+            let downtime = self.downtime();
+            self.push(at + downtime, Fault::Restart { nodes: 1 << node });
+            at += self.prng.below(2 * SECOND);
+        }
+    }
+
+    fn damage_everywhere(&mut self, at: u64) {
+        let pick = self.prng.next_u64();
+        self.push(at, Fault::DamageEverywhere { pick });
+    }
+
     fn disk(&mut self, at: u64, node: u8, fault: DiskFault) {
         self.push(at, Fault::Disk { node, fault });
     }

@@ -39,6 +39,8 @@ pub(crate) enum Fault {
     },
     /// The machine dies, and its disk is empty when it is started again.
     Wipe { node: u8 },
+    /// All copies of some record are damaged.
+    DamageEverywhere { pick: u64 },
     /// Something happens to a disk.
     Disk { node: u8, fault: DiskFault },
     /// Starts every node in the mask that is down.
@@ -110,6 +112,9 @@ impl Schedule {
         let mut kinds: Vec<Draw> = Vec::new();
         process::kinds(&shape.classes, &mut kinds);
         disk::kinds(&shape.classes, &mut kinds);
+        if shape.broken {
+            disk::broken_kinds(&shape.classes, &mut kinds);
+        }
         network::kinds(&shape.classes, &mut kinds);
         clocks::kinds(&shape.classes, &mut kinds);
         clients::kinds(&shape.classes, &mut kinds);

@@ -115,6 +115,16 @@ impl Call {
     }
 }
 
+impl Call {
+    /// The partition it is about.
+    pub(crate) const fn partition(&self) -> Option<Target> {
+        match self {
+            Self::Poll { target, .. } | Self::GetOffset { target, .. } => Some(*target),
+            _ => self.target(),
+        }
+    }
+}
+
 /// A call that was made.
 #[derive(Clone, Debug)]
 pub(crate) struct Made {

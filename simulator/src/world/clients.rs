@@ -241,6 +241,7 @@ impl World {
                 .then(|| format!("{:?}", self.workload.pending(slot)));
             let repetitions = self.clients[slot].client.counters().repetitions;
             self.workload.history.on_repetitions(slot, repetitions);
+            let excused = self.is_call_excused(self.workload.pending(slot));
             let linear = &mut self.checkers.linear;
             let verdict = self.workload.on_completion(time, slot, &completion, linear);
             if let Some(call) = call {
@@ -248,6 +249,7 @@ impl World {
             }
             match verdict {
                 Ok(done) => self.on_call_done(index, done),
+                Err(_) if excused => self.on_call_done(index, false),
                 Err(failure) => self.check(Err(failure)),
             }
         }

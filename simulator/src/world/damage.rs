@@ -160,24 +160,67 @@ impl World {
     fn copies_beside(&self, wound: &Wound) -> u8 {
         let holds = |node: u8| {
             node != wound.node
-                && wound.records.iter().all(|&(op, checksum)| {
-                    self.durable_record(node, wound.group, op) == Some(Some(checksum))
-                })
+                && wound
+                    .records
+                    .iter()
+                    .all(|&record| self.holds(node, wound.group, record) == Some(true))
         };
         let holders = (0..self.shape.replicas).filter(|&node| holds(node)).count();
         u8::try_from(holders).expect("few nodes")
     }
 
-    /// The identity of the record that a node holds durably of an op: none at all if its log
-    /// begins after it, none inside if it is not whole.
-    fn durable_record(&self, node: u8, group: GroupId, op: Op) -> Option<Option<u128>> {
+    /// Damages every copy of some record; the promise is broken.
+    pub(super) fn damage_everywhere(&mut self, pick: u64) {
+        let mut prng = Prng::new(pick, Domain::Disk, u64::MAX);
+        let node = u8::try_from(prng.below(u64::from(self.shape.replicas))).expect("a node");
+        let Some((path, _)) = self.draw_segment(node, &mut prng) else {
+            return;
+        };
+        let disk = &self.nodes[usize::from(node)].disk;
+        let found = records(disk.durable(&path).unwrap_or_default());
+        let (Some((group, _)), false) = (segment_of(&path), found.is_empty()) else {
+            return;
+        };
+        let op = found[prng.index(found.len())].op;
+        base::sometimes!("broken promise: every copy of a record is damaged");
+        if self.trace {
+            super::trace::world(
+                self.time,
+                &format!("every copy of {group} op {op} is damaged"),
+            );
+        }
+        for node in 0..self.shape.replicas {
+            let Some((path, Some(record))) = self.durable_record(node, group, op) else {
+                continue;
+            };
+            let at = record.range.start + prng.index(record.range.len());
+            let disk = &mut self.nodes[usize::from(node)].disk;
+            if disk.is_clean(&path, at as u64, 1) {
+                let byte = disk.durable(&path).expect("it is clean")[at];
+                disk.damage(&path, at as u64, &[!byte]);
+                self.statistics.damages += 1;
+            }
+        }
+    }
+
+    /// The segment of a node in which an op stands, and its record there if it is durable and
+    /// whole; none at all if the log begins after it.
+    fn durable_record(&self, node: u8, group: GroupId, op: Op) -> Option<(String, Option<Record>)> {
         let disk = &self.nodes[usize::from(node)].disk;
         let files = disk.files_below(&directory(group));
         let begins_before = |path: &str| segment_of(path).is_some_and(|(_, first)| first <= op);
         let (path, _) = files.iter().rfind(|(path, _)| begins_before(path))?;
         let found = records(disk.durable(path).unwrap_or_default());
-        let record = found.iter().find(|record| record.op == op && record.whole);
-        Some(record.map(|record| record.checksum))
+        let record = found
+            .into_iter()
+            .find(|record| record.op == op && record.whole);
+        Some((String::from(*path), record))
+    }
+
+    /// Whether a node holds a record durable and whole; none if its log begins after it.
+    fn holds(&self, node: u8, group: GroupId, (op, checksum): (Op, u128)) -> Option<bool> {
+        let (_, record) = self.durable_record(node, group, op)?;
+        Some(record.is_some_and(|record| record.checksum == checksum))
     }
 
     /// Forgets wounds that have healed or no longer matter.
@@ -200,8 +243,7 @@ impl World {
         wound.records.iter().any(|&(op, checksum)| {
             let canonical = self.checkers.committed.get(wound.group, op);
             let matters = canonical.is_none_or(|canonical| canonical.checksum == checksum);
-            let held = self.durable_record(wound.node, wound.group, op);
-            matters && held.is_some_and(|held| held != Some(checksum))
+            matters && self.holds(wound.node, wound.group, (op, checksum)) == Some(false)
         })
     }
 
@@ -218,6 +260,9 @@ impl World {
 
     /// Committed ops whose damaged copies are not repaired, if any are left.
     pub(super) fn damage_left(&self) -> Option<String> {
+        if self.shape.broken {
+            return None; // There may be nothing left to repair it from.
+        }
         let committed = |wound: &&Wound| {
             let head = self.checkers.committed.head(wound.group);
             wound.records.iter().all(|(op, _)| *op <= head)

@@ -32,18 +32,18 @@ impl World {
                 crash,
                 downtime,
             } => {
+                // A node that is down dies while it recovers.
                 let it = &mut self.nodes[usize::from(node)];
-                if it.life == Life::Running {
-                    let at = it.disk.passed(point) + nth;
-                    it.doom = Some(Doom {
-                        point,
-                        at,
-                        crash,
-                        downtime,
-                    });
-                }
+                let at = it.disk.passed(point) + nth;
+                it.doom = Some(Doom {
+                    point,
+                    at,
+                    crash,
+                    downtime,
+                });
             }
             Fault::Wipe { node } => self.wipe(node),
+            Fault::DamageEverywhere { pick } => self.damage_everywhere(pick),
             Fault::Disk { node, fault } => self.on_disk_fault(node, fault),
             Fault::Restart { nodes } => {
                 for node in self.nodes_of(nodes) {
@@ -69,7 +69,7 @@ impl World {
     }
 
     /// Ends a node as hard as the atlas allows.
-    fn crash(&mut self, node: u8, crash: Crash) {
+    pub(super) fn crash(&mut self, node: u8, crash: Crash) {
         if self.nodes[usize::from(node)].life != Life::Running {
             return;
         }

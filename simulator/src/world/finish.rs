@@ -27,7 +27,7 @@ impl World {
         self.push(self.time + INSPECT_EVERY, Due::Inspect);
     }
 
-    fn enter(&mut self, phase: Phase) {
+    pub(super) fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.phase_started = self.time;
     }
@@ -41,8 +41,12 @@ impl World {
             Phase::Quiet if self.time - self.phase_started < QUIET => return self.inspect_later(),
             Phase::Quiet => self.groups_diverge(),
         };
+        let overdue = self.time - self.phase_started > LIVENESS_BOUND;
+        if self.phase != Phase::Faults && self.end_excused(missing.is_none(), overdue) {
+            return;
+        }
         if let Some(missing) = missing {
-            if self.time - self.phase_started > LIVENESS_BOUND {
+            if overdue {
                 let phase = self.phase;
                 self.fail("liveness", format!("{phase:?} does not end: {missing}"));
                 return;
@@ -110,6 +114,20 @@ impl World {
         groups.map(|group| (group, committed.head(group))).collect()
     }
 
+    /// What holds whatever was lost: every op was asked for, in an order that could be, and what
+    /// was acknowledged before its group spoke of a loss is in the history.
+    pub(super) fn check_unexcused(&mut self) {
+        let time = self.time;
+        let made = &self.workload.made;
+        let window = |client, request| made.get(&(client, request)).map(|made| made.window);
+        let committed = &self.checkers.committed;
+        let is_call = |client, request| made.contains_key(&(client, request));
+        let verdict = check_origin(time, committed, is_call)
+            .and_then(|()| self.checkers.durability.check_end(time, committed, &[]))
+            .and_then(|()| linear::check_order(time, committed, window));
+        self.check(verdict);
+    }
+
     fn final_checks(&mut self) {
         let damaged = self.network.damaged_and_open();
         if damaged > 0 {
@@ -136,18 +154,22 @@ impl World {
         })
         .and_then(|()| linear::check_order(time, committed, window))
         .and_then(|()| {
-            heads.iter().try_for_each(|(&group, &commit)| {
-                let directory = directory(group);
-                let files = self
-                    .nodes
-                    .iter()
-                    .map(|node| node.disk.files_below(&directory));
-                let replicas: Vec<_> = (0..)
-                    .zip(files)
-                    .map(|(node, files)| bytes::Segments { node, files })
-                    .collect();
-                bytes::check(time, group, commit, committed, &replicas)
-            })
+            let irreparable = self.shape.broken && self.statistics.damages > 0;
+            let compared = heads.iter().filter(|_| !irreparable);
+            compared
+                .map(|(&group, &commit)| (group, commit))
+                .try_for_each(|(group, commit)| {
+                    let directory = directory(group);
+                    let files = self
+                        .nodes
+                        .iter()
+                        .map(|node| node.disk.files_below(&directory));
+                    let replicas: Vec<_> = (0..)
+                        .zip(files)
+                        .map(|(node, files)| bytes::Segments { node, files })
+                        .collect();
+                    bytes::check(time, group, commit, committed, &replicas)
+                })
         });
         self.check(verdict);
         match self.workload.history.check(time) {

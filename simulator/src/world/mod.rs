@@ -15,6 +15,7 @@ mod clients;
 mod clock;
 mod damage;
 mod digest;
+mod excuses;
 mod faults;
 mod finish;
 mod nodes;
@@ -45,6 +46,7 @@ use crate::{
         offsets::Offsets,
         views::Views,
     },
+    disk::Point,
     network::{Network, NetworkTimer, Output},
     profile::{Profile, Shape},
     schedule::Schedule,
@@ -235,6 +237,7 @@ pub(crate) struct World {
     atlas: Atlas,
     /// Damage done, until it is repaired or no longer matters.
     wounds: Vec<damage::Wound>,
+    excuses: excuses::Excuses,
     digest: Digest,
     failure: Option<Failure>,
     statistics: Statistics,
@@ -258,6 +261,12 @@ impl World {
     pub(crate) fn new(seed: u64, profile: &Profile, trace: bool) -> Self {
         let shape = Shape::draw(seed, profile);
         let schedule = Schedule::draw(&shape);
+        Self::with(shape, schedule, trace)
+    }
+
+    /// A world in which these faults happen.
+    pub(crate) fn with(shape: Shape, schedule: Schedule, trace: bool) -> Self {
+        let seed = shape.seed;
         let hosts = usize::from(shape.replicas) + usize::from(shape.clients);
         let workload = Workload::new(&shape);
         let network = Network::new(seed, hosts, shape.network);
@@ -276,6 +285,7 @@ impl World {
             delays: Prng::new(seed, Domain::Process, 0),
             atlas: Atlas::new(shape.promise()),
             wounds: Vec::new(),
+            excuses: excuses::Excuses::default(),
             digest: Digest::new(seed),
             failure: None,
             statistics: Statistics::default(),
@@ -332,6 +342,11 @@ impl World {
             digest: self.digest.value(),
             statistics,
         }
+    }
+
+    /// How often the disk of a node has passed a point.
+    pub(crate) fn passed(&self, node: u8, point: Point) -> u64 {
+        self.nodes[usize::from(node)].disk.passed(point)
     }
 
     pub(crate) const fn time(&self) -> u64 {

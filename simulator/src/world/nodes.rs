@@ -419,7 +419,8 @@ impl World {
             Effect::Compute { token, work } => self.start_computing(node, shard, token, work),
             Effect::Ready | Effect::Stopped => {}
             Effect::Halt { fatal } => {
-                if fatal != Fatal::Disk || !self.forgive_halt(node) {
+                let forgiven = fatal == Fatal::Disk && self.forgive_halt(node);
+                if !forgiven && !self.excuse_halt(node, fatal) {
                     self.fail("halt", format!("node {node} stopped: {fatal:?}"));
                 }
             }

@@ -34,6 +34,9 @@ impl World {
         if self.trace {
             super::trace::observation(self.time, node, &observation);
         }
+        if self.excuse(&observation) {
+            return;
+        }
         let time = self.time;
         let verdict = match observation {
             Observation::Recovered {

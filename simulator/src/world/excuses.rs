@@ -1,0 +1,93 @@
+//! What a cluster that was damaged beyond its promise has said about it.
+//!
+//! A group may have lost what it acknowledged if it has said that a loss is possible; it may
+//! stand still if it has said that nobody can decide an op; a node may be gone if it has stopped
+//! for damage. Nothing else is excused, and without a word nothing is.
+
+use std::collections::BTreeSet;
+
+use base::GroupId;
+use platform::Fatal;
+use server::Observation;
+
+use super::{Phase, World};
+use crate::{disk::Crash, workload::Call};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Excuses {
+    /// Groups that have said that what they acknowledged may be gone, or cannot be decided.
+    groups: BTreeSet<GroupId>,
+    /// Nodes that have stopped for damage.
+    stopped: BTreeSet<u8>,
+}
+
+impl Excuses {
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.is_empty() && self.stopped.is_empty()
+    }
+
+    /// Whether what became of a group is excused; what the metadata has lost, all groups may have.
+    pub(super) fn covers(&self, group: GroupId) -> bool {
+        self.groups.contains(&group) || self.groups.contains(&GroupId::METADATA)
+    }
+}
+
+impl World {
+    /// Whether a step of a group needs no check any more, because the group has said, now or
+    /// before, what it may have lost.
+    pub(super) fn excuse(&mut self, observation: &Observation) -> bool {
+        if !self.shape.broken {
+            return false;
+        }
+        match observation {
+            Observation::LossPossible { group, .. } => {
+                base::sometimes!("broken promise: a loss was told");
+                self.excuses.groups.insert(*group);
+                true
+            }
+            Observation::Recovered { group, .. }
+            | Observation::PrepareOk { group, .. }
+            | Observation::Committed { group, .. }
+            | Observation::Acknowledged { group, .. }
+            | Observation::Truncated { group, .. } => self.excuses.covers(*group),
+            _ => false,
+        }
+    }
+
+    /// Whether a node may have stopped: it found damage where the promise was broken.
+    pub(super) fn excuse_halt(&mut self, node: u8, fatal: Fatal) -> bool {
+        let excused = self.shape.broken && fatal == Fatal::Damage;
+        if excused {
+            base::sometimes!("broken promise: a node stopped for damage");
+            self.excuses.stopped.insert(node);
+            self.crash(node, Crash::Process);
+        }
+        excused
+    }
+
+    /// Whether an answer to this call needs no check.
+    pub(super) fn is_call_excused(&self, call: Option<&Call>) -> bool {
+        if self.excuses.groups.is_empty() {
+            return false;
+        }
+        let target = call.and_then(Call::partition);
+        let group = target.and_then(|target| self.checkers.linear.newest_group_of(target));
+        self.excuses.covers(group.unwrap_or(GroupId::METADATA))
+    }
+
+    /// A run in which a loss was told need not converge, nor serve: it ends once it stands still
+    /// or its time is up.
+    pub(super) fn end_excused(&mut self, converged: bool, overdue: bool) -> bool {
+        if self.excuses.is_empty() || !(converged || overdue) {
+            return false;
+        }
+        base::sometimes!(
+            overdue,
+            "broken promise: a group stands still and has said why"
+        );
+        self.check_unexcused();
+        self.enter(Phase::Done);
+        true
+    }
+}
