@@ -9,7 +9,7 @@ use alloc::{
 use base::{Bytes, GroupId, Prng, ReplicaIndex, Timestamp, View};
 use metadata::Metadata;
 use platform::{Effect, Fatal, Level, Now, Outbox};
-use storage::{FileIds, ViewStore};
+use storage::{FileIds, ViewStore, Views};
 
 use crate::{
     Observation, ShardConfig,
@@ -40,7 +40,11 @@ pub(crate) enum Notice {
 
 /// What the view store holds of a group that has been deleted: it must not begin anew when a
 /// restart finds its creation in the metadata log before its deletion is known to be committed.
-pub(crate) const DELETED: View = View(u32::MAX);
+pub(crate) const DELETED: Views = Views {
+    view: View(u32::MAX),
+    log_view: View(u32::MAX),
+    doubt: false,
+};
 
 /// Shared by the parts of a shard.
 pub(crate) struct Core {
@@ -51,7 +55,7 @@ pub(crate) struct Core {
     pub(crate) files: FileIds,
     pub(crate) views: ViewStore,
     /// What the view store holds durably.
-    pub(crate) durable_views: BTreeMap<GroupId, (View, View)>,
+    pub(crate) durable_views: BTreeMap<GroupId, Views>,
     /// Whether the machine may have lost what was not synced before this start.
     pub(crate) power_lost: bool,
     pub(crate) links: Links,

@@ -40,7 +40,7 @@ pub use checkpoints::{
 pub use index::Start;
 pub use journal::{Damage, Gap, Journal, JournalConfig, JournalEvent, ReadMessages, ReadOps};
 pub use segment::{SegmentHeader, segment_name};
-pub use views::{ViewStore, ViewStoreConfig, ViewStoreEvent, ViewsIdentity};
+pub use views::{ViewStore, ViewStoreConfig, ViewStoreEvent, Views, ViewsIdentity};
 
 use platform::FileId;
 

@@ -22,7 +22,7 @@ use consensus::{Effect, Group};
 use metadata::{Durability, PartitionInfo};
 use partition::PartitionState;
 use platform::{DiskDone, Fatal, Level};
-use storage::{Journal, JournalConfig, JournalEvent, ReadOps};
+use storage::{Journal, JournalConfig, JournalEvent, ReadOps, Views};
 use wire::{
     Command, ErrorCode, HEADER_SIZE,
     replica::{Envelope, GroupStatus, Message, PrepareHeader, envelope_repair},
@@ -74,6 +74,8 @@ pub(crate) struct Hosted {
     /// The state machine of a partition; the metadata state machine belongs to the shard.
     partition: Option<Box<PartitionState>>,
     persisted: bool,
+    /// Whether the view store says, or is about to, that this log is in doubt.
+    doubt: bool,
     waiters: BTreeMap<Op, Waiter>,
     reads: BTreeMap<u64, Read>,
     reads_made: u64,
@@ -112,6 +114,7 @@ impl Hosted {
             state: State::Recovering(Recovery::new(info.map_or(View(0), |info| info.view))),
             partition,
             persisted,
+            doubt: false,
             waiters: BTreeMap::new(),
             reads: BTreeMap::new(),
             reads_made: 0,
@@ -132,6 +135,7 @@ impl Hosted {
             state: State::Removing,
             partition: None,
             persisted: false,
+            doubt: false,
             waiters: BTreeMap::new(),
             reads: BTreeMap::new(),
             reads_made: 0,
@@ -180,6 +184,14 @@ impl Hosted {
         };
         let mut effects = Vec::new();
         act(group, &mut effects);
+        if self.doubt && group.is_trusted() {
+            base::sometimes!("server: a log in doubt is trusted again");
+            effects.push(Effect::PersistView {
+                view: group.view(),
+                log_view: group.log_view(),
+            });
+            self.doubt = false;
+        }
         core.active.insert(self.id);
         if group.deadline().is_some() || self.keeping.transfer.is_some() {
             core.timed.insert(self.id);
@@ -203,12 +215,15 @@ impl Hosted {
                     self.on_cut(op);
                 }
                 Effect::PersistView { view, log_view } => {
-                    core.views.put(self.id, view, log_view);
-                    if core
-                        .durable_views
-                        .get(&self.id)
-                        .is_none_or(|it| it.0 < view)
-                    {
+                    let doubt = self.doubt;
+                    let views = Views {
+                        view,
+                        log_view,
+                        doubt,
+                    };
+                    core.views.put(self.id, views);
+                    let durable = core.durable_views.get(&self.id);
+                    if durable.is_none_or(|durable| durable.view < view) {
                         core.leaving.insert(self.id);
                     }
                 }
@@ -448,8 +463,9 @@ impl Hosted {
         });
     }
 
-    pub(crate) fn on_view_durable(&mut self, view: View, log_view: View, core: &mut Core) {
-        if view == DELETED {
+    pub(crate) fn on_view_durable(&mut self, views: Views, core: &mut Core) {
+        let Views { view, log_view, .. } = views;
+        if views == DELETED {
             return self.remove_files(core);
         }
         if matches!(self.state, State::Founding(_)) {
@@ -530,7 +546,7 @@ impl Hosted {
             return self.journal.remove(&mut core.out);
         }
         // The files go once it is durable that the group has.
-        core.views.put(self.id, DELETED, DELETED);
+        core.views.put(self.id, DELETED);
     }
 
     pub(crate) fn is_removing(&self) -> bool {

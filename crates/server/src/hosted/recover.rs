@@ -6,6 +6,7 @@ use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use base::{Bytes, Op, View};
 use consensus::{Group, GroupConfig, Recovered};
 use platform::{Fatal, Level};
+use storage::Views;
 use wire::{HEADER_SIZE, replica::PrepareHeader};
 
 use super::{
@@ -293,7 +294,12 @@ impl Hosted {
         } else {
             // Durable before the group speaks for the first time, so that after a restart it
             // is known that it may have spoken.
-            core.views.put(self.id, first_view, first_view);
+            let views = Views {
+                view: first_view,
+                log_view: first_view,
+                doubt: false,
+            };
+            core.views.put(self.id, views);
         }
     }
 
@@ -307,9 +313,15 @@ impl Hosted {
         else {
             unreachable!("a group starts once")
         };
-        let (view, log_view) = core.durable_views[&self.id];
+        let Views {
+            view,
+            log_view,
+            doubt,
+        } = core.durable_views[&self.id];
+        self.doubt = doubt;
         // Persisted logs lose nothing that was acknowledged; others may, if the power failed.
-        let trusted = self.persisted || !core.power_lost || !restarted;
+        let whole = self.persisted || !core.power_lost || !restarted;
+        let trusted = whole && !doubt;
         if recovery.cut_bytes > 0 {
             let (id, bytes) = (self.id, recovery.cut_bytes);
             let line = alloc::format!("group {id}: cut a torn tail of {bytes} bytes");

@@ -181,7 +181,7 @@ impl Shard {
             |group: GroupId| group.shard(self.core.config.shard_count) == self.core.config.shard;
         match change {
             Change::PartitionCreated(info) if mine(info.group) => {
-                if self.core.durable_views.get(&info.group) == Some(&(DELETED, DELETED)) {
+                if self.core.durable_views.get(&info.group) == Some(&DELETED) {
                     // The log says further on that it is deleted, and it has been here.
                     let hosted = Hosted::remove_leftover(info.group, &mut self.core);
                     self.groups.insert(info.group, hosted);

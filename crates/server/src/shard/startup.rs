@@ -19,7 +19,7 @@ use platform::{
     Address, DiskDone, DiskRequest, DiskResult, Effect, Fatal, Letter, Level, ListenerId, Now,
     Outbox, Token,
 };
-use storage::{FileIds, ViewStore, ViewStoreConfig, ViewStoreEvent, ViewsIdentity};
+use storage::{FileIds, ViewStore, ViewStoreConfig, ViewStoreEvent, Views, ViewsIdentity};
 
 use super::{OWNER_SHARD, OWNER_VIEWS, Shard, answers::Tickets};
 use crate::{
@@ -141,18 +141,23 @@ impl Shard {
         views.on_disk(done, files, out, &mut events);
         for event in events {
             match event {
-                ViewStoreEvent::Recovered { groups, power_lost } => {
+                ViewStoreEvent::Recovered {
+                    groups,
+                    power_lost,
+                    founded,
+                } => {
+                    if !founded {
+                        self.core.views.found(base::Op(0));
+                    }
                     self.on_views_recovered(groups, power_lost);
                 }
-                ViewStoreEvent::Durable {
-                    group,
-                    view,
-                    log_view,
-                } => {
+                ViewStoreEvent::Full => self.on_full("the view store"),
+                ViewStoreEvent::Space => self.on_space("the view store"),
+                ViewStoreEvent::Durable { group, views } => {
                     // A group may have been removed while its view was on its way.
                     if let Some(hosted) = self.groups.get_mut(&group) {
-                        self.core.durable_views.insert(group, (view, log_view));
-                        hosted.on_view_durable(view, log_view, &mut self.core);
+                        self.core.durable_views.insert(group, views);
+                        hosted.on_view_durable(views, &mut self.core);
                     }
                 }
                 ViewStoreEvent::Clean => self.end_stop(),
@@ -172,13 +177,10 @@ impl Shard {
         }
     }
 
-    fn on_views_recovered(&mut self, groups: Vec<(GroupId, View, View)>, power_lost: bool) {
-        let views = groups
-            .into_iter()
-            .map(|(group, view, log_view)| (group, (view, log_view)));
-        self.core.durable_views = views.collect();
-        let live = |(_, views): &(&GroupId, &(View, View))| views.0 != DELETED;
-        let live = self.core.durable_views.iter().filter(live);
+    fn on_views_recovered(&mut self, groups: Vec<(GroupId, Views)>, power_lost: bool) {
+        self.core.durable_views = groups.into_iter().collect();
+        let durable = self.core.durable_views.iter();
+        let live = durable.filter(|(_, views)| **views != DELETED);
         self.core.leaving = live.map(|(id, _)| *id).collect();
         self.core.power_lost = power_lost;
         if power_lost && self.core.config.nodes.len() == 1 {
@@ -289,7 +291,7 @@ impl Shard {
             .core
             .durable_views
             .iter()
-            .filter(|(_, views)| views.0 != DELETED);
+            .filter(|(_, views)| **views != DELETED);
         if live.all(|(id, _)| trusted(id)) {
             self.core.power_lost = false;
             self.core.observe(|| Observation::Trusted);
@@ -334,7 +336,7 @@ impl Shard {
             .core
             .durable_views
             .iter()
-            .filter(|(_, views)| views.0 != DELETED);
+            .filter(|(_, views)| **views != DELETED);
         if live.all(|(id, _)| self.groups.contains_key(id)) {
             self.core.marked_clean = true;
             self.core.views.mark_clean(&mut self.core.out);

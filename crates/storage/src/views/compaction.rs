@@ -27,7 +27,7 @@ pub(super) enum Step {
 
 impl ViewStore {
     pub(super) fn is_too_large(&self) -> bool {
-        let live = (self.groups.len() as u64 + 2) * RECORD_SIZE as u64;
+        let live = (self.groups.len() as u64 + 3) * RECORD_SIZE as u64;
         let size = u64::from(self.count) * RECORD_SIZE as u64;
         size > self.config.compaction_size_min && size > COMPACTION_RATIO * live
     }
@@ -88,9 +88,10 @@ impl ViewStore {
         self.batch = self.queue.drain(..).collect();
         self.submitted = 0;
         let boot_id = self.trusted_boot.expect("recovery has set it");
-        let mut living = Vec::with_capacity(self.groups.len() + 3);
+        let mut living = Vec::with_capacity(self.groups.len() + 4);
         living.push(Entry::Identity(self.config.identity));
         living.push(Entry::Boot(boot_id));
+        living.extend(self.founded.map(Entry::Founded));
         living.extend(
             self.groups
                 .iter()

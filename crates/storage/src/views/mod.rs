@@ -13,24 +13,28 @@
 //! thing recorded. Until [`ViewStore::trust_logs`] the old boot stays on record, so a restart
 //! amid catching up does not forget the loss.
 //!
+//! A log may also be in doubt alone: damage has taken acknowledged ops from its end. And a store
+//! that is new does not know whether the groups it hears of are new too, or its disk is: until it
+//! is *founded*, whoever owns it must take every group for one in doubt.
+//!
 //! **Invariant:** at most one request is in flight.
 
 mod compaction;
 mod record;
 mod recovery;
 
-pub use record::ViewsIdentity;
+pub use record::{Views, ViewsIdentity};
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
 
-use base::{Buffer, GroupId, View};
+use base::{Buffer, GroupId, Op};
 use platform::{DiskDone, DiskError, DiskRequest, DiskResult, Effect, FileId, Outbox, Path, Token};
 
 use self::{
-    record::{Entry, RECORD_SIZE, Record, Views},
+    record::{Entry, RECORD_SIZE, Record},
     recovery::Recovery,
 };
 use crate::FileIds;
@@ -62,20 +66,24 @@ pub struct ViewStoreConfig {
 pub enum ViewStoreEvent {
     /// The file is read.
     Recovered {
-        /// Group, view, log_view; all durable.
-        groups: Vec<(GroupId, View, View)>,
+        /// What is known of each group; all durable.
+        groups: Vec<(GroupId, Views)>,
         /// Whether logs may lack writes that were never synced.
         power_lost: bool,
+        /// Whether the store has been in use by a cluster: [`ViewStore::found`].
+        founded: bool,
     },
     /// These views of a group are durable; a newer put may be on its way.
     Durable {
         /// The group.
         group: GroupId,
         /// As put.
-        view: View,
-        /// As put.
-        log_view: View,
+        views: Views,
     },
+    /// The disk is full: nothing becomes durable until [`ViewStore::retry`].
+    Full,
+    /// What did not fit has been written after all.
+    Space,
     /// The mark of [`ViewStore::mark_clean`] is durable.
     Clean,
     /// The file is of another cluster, replica or shape; nothing was changed.
@@ -113,6 +121,12 @@ pub struct ViewStore {
     requests: u64,
     file: Option<FileId>,
     groups: BTreeMap<GroupId, Views>,
+    /// The op of the metadata at which the shard was founded, if it has been.
+    founded: Option<Op>,
+    /// The request in flight, if it can be made once more; and whether it has to be, for want of
+    /// space.
+    again: Option<DiskRequest>,
+    full: bool,
     /// The boot in which the logs were last trusted; `None` in a new file.
     trusted_boot: Option<u128>,
     /// Not written yet, in order.
@@ -137,6 +151,9 @@ impl ViewStore {
             requests: 0,
             file: None,
             groups: BTreeMap::new(),
+            founded: None,
+            again: None,
+            full: false,
             trusted_boot: None,
             queue: VecDeque::new(),
             submitted: 0,
@@ -166,12 +183,22 @@ impl ViewStore {
         self.step = None;
         let result = match done.result {
             Ok(result) => result,
+            Err(DiskError::Full) if self.again.is_some() => {
+                if !core::mem::replace(&mut self.full, true) {
+                    base::sometimes!("storage: the view store finds the disk full");
+                    events.push(ViewStoreEvent::Full);
+                }
+                return;
+            }
             Err(error) => {
                 self.stage = Stage::Ended;
                 events.push(ViewStoreEvent::Failed(error));
                 return;
             }
         };
+        if core::mem::take(&mut self.full) {
+            events.push(ViewStoreEvent::Space);
+        }
         match (core::mem::replace(&mut self.stage, Stage::Idle), result) {
             (Stage::Recovering(recovery), result) => {
                 self.on_recovery(recovery, result, files, out, events);
@@ -192,20 +219,52 @@ impl ViewStore {
         self.assert_invariants();
     }
 
+    /// After [`ViewStoreEvent::Full`]: tries once more.
+    pub fn retry(&mut self, out: &mut Outbox) {
+        if self.full
+            && self.step.is_none()
+            && let Some(request) = self.again.take()
+        {
+            self.start_step(request, out);
+        }
+    }
+
+    /// Whether the disk is full.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.full
+    }
+
     /// Records the views of a group; durable after [`Self::submit`] and
     /// [`ViewStoreEvent::Durable`].
     ///
     /// # Panics
     /// If a view steps back, or `log_view` is above `view`.
-    pub fn put(&mut self, group: GroupId, view: View, log_view: View) {
+    pub fn put(&mut self, group: GroupId, views: Views) {
         self.assert_usable();
-        base::invariant!(log_view <= view);
-        let views = Views { view, log_view };
+        base::invariant!(views.log_view <= views.view);
         if let Some(old) = self.groups.insert(group, views) {
-            base::invariant!(old.view <= view);
-            base::invariant!(old.log_view <= log_view);
+            base::invariant!(old.view <= views.view);
+            base::invariant!(old.log_view <= views.log_view);
         }
         self.queue.push_back(Entry::View(group, views));
+    }
+
+    /// Records that this shard has been part of the cluster when the metadata stood at `op`, and
+    /// knows every group it had until then: one that it does not know from now on is new.
+    /// Durable some time after [`Self::submit`].
+    pub fn found(&mut self, op: Op) {
+        self.assert_usable();
+        if self.founded.is_none() {
+            self.founded = Some(op);
+            self.queue.push_back(Entry::Founded(op));
+        }
+    }
+
+    /// Whether [`Self::found`] has been called, in this life or an earlier one.
+    #[must_use]
+    pub const fn is_founded(&self) -> bool {
+        self.founded.is_some()
     }
 
     /// Forgets a group that no longer exists, some time after [`Self::submit`].
@@ -258,10 +317,8 @@ impl ViewStore {
 
     /// The views of a group as last put.
     #[must_use]
-    pub fn get(&self, group: GroupId) -> Option<(View, View)> {
-        self.groups
-            .get(&group)
-            .map(|views| (views.view, views.log_view))
+    pub fn get(&self, group: GroupId) -> Option<Views> {
+        self.groups.get(&group).copied()
     }
 
     /// Whether everything put is durable and nothing is in flight.
@@ -282,6 +339,7 @@ impl ViewStore {
         base::invariant!(self.submitted <= self.queue.len());
         if matches!(self.stage, Stage::Idle | Stage::Ended) {
             base::invariant!(self.step.is_none());
+            base::invariant!(!self.full);
         }
     }
 
@@ -313,21 +371,18 @@ impl ViewStore {
         self.durable = self.count;
         for entry in core::mem::take(&mut self.batch) {
             match entry {
-                Entry::View(group, Views { view, log_view }) => {
-                    events.push(ViewStoreEvent::Durable {
-                        group,
-                        view,
-                        log_view,
-                    });
+                Entry::View(group, views) => {
+                    events.push(ViewStoreEvent::Durable { group, views });
                 }
                 Entry::Clean(_) => events.push(ViewStoreEvent::Clean),
-                Entry::Identity(_) | Entry::Boot(_) | Entry::Forget(_) => {}
+                Entry::Identity(_) | Entry::Boot(_) | Entry::Forget(_) | Entry::Founded(_) => {}
             }
         }
     }
 
     fn start_step(&mut self, request: DiskRequest, out: &mut Outbox) {
         base::invariant!(self.step.is_none());
+        self.again = repeatable(&request);
         self.step = Some(self.request(request, out));
     }
 
@@ -342,18 +397,33 @@ impl ViewStore {
     }
 }
 
+/// The same request once more, if it is one that a full disk can refuse and that may be repeated.
+fn repeatable(request: &DiskRequest) -> Option<DiskRequest> {
+    match request {
+        DiskRequest::Open { file, path, mode } => Some(DiskRequest::Open {
+            file: *file,
+            path: path.clone(),
+            mode: *mode,
+        }),
+        DiskRequest::Write { file, offset, data } => Some(DiskRequest::Write {
+            file: *file,
+            offset: *offset,
+            data: data.clone(),
+        }),
+        DiskRequest::Rename { from, to } => Some(DiskRequest::Rename {
+            from: from.clone(),
+            to: to.clone(),
+        }),
+        DiskRequest::CreateDir { path } => Some(DiskRequest::CreateDir { path: path.clone() }),
+        _ => None,
+    }
+}
+
 /// Records of `entries`, the first of which has sequence `first`.
 fn encode(entries: &[Entry], first: u32, durable: u32) -> Buffer {
     let mut buffer = Buffer::with_capacity(entries.len() * RECORD_SIZE);
     for (sequence, &entry) in (first..).zip(entries) {
-        buffer.extend(
-            &Record {
-                sequence,
-                durable,
-                entry,
-            }
-            .encode(),
-        );
+        buffer.extend(&Record::new(sequence, durable, entry).encode());
     }
     buffer
 }

@@ -7,22 +7,24 @@
 //!  kind 1 identity  32 cluster u128  48 replica u8  49 replica_count u8  50 shard u16
 //!                   52 shard_count u16
 //!  kind 2 boot      32 boot_id u128
-//!  kind 3 view      32 group u64     40 view u32    44 log_view u32
+//!  kind 3 view      32 group u64     40 view u32    44 log_view u32   48 doubt u8
 //!  kind 4 forget    32 group u64
 //!  kind 5 clean     32 boot_id u128
+//!  kind 6 founded   32 op u64
 //! ```
 //!
 //! `sequence` is the record's place in the file, from 0. `durable` is how many records were known
 //! durable when this one was written: a record that is not whole although a later one says it was
 //! durable is damage, not a torn tail.
 
-use base::{GroupId, ReplicaIndex, ShardIndex, View, checksum::xxh3_128};
+use base::{GroupId, Op, ReplicaIndex, ShardIndex, View, checksum::xxh3_128};
 use wire::{Cut, array, put};
 
 /// Size of every record.
 pub(crate) const RECORD_SIZE: usize = 64;
 
-const VERSION: u8 = 1;
+/// What is written; version 1 knew neither doubt nor founding and is read as well.
+const VERSION: u8 = 2;
 
 /// Whose views these are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +43,13 @@ pub struct ViewsIdentity {
 
 /// The views of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Views {
-    pub(crate) view: View,
-    pub(crate) log_view: View,
+pub struct Views {
+    /// It has left all views before this one.
+    pub view: View,
+    /// The view its log belongs to.
+    pub log_view: View,
+    /// Whether the log may lack what the replica has acknowledged.
+    pub doubt: bool,
 }
 
 /// What a record says.
@@ -57,17 +63,30 @@ pub(crate) enum Entry {
     /// Everything was durable when the process stopped, in this boot of the machine; void if it
     /// is not the boot in which the logs are trusted.
     Clean(u128),
+    /// This shard has been part of the cluster: a group that it does not know is a new one. With
+    /// the op of the metadata at which that was so.
+    Founded(Op),
 }
 
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
+    pub(crate) version: u8,
     pub(crate) sequence: u32,
     pub(crate) durable: u32,
     pub(crate) entry: Entry,
 }
 
 impl Record {
+    pub(crate) const fn new(sequence: u32, durable: u32, entry: Entry) -> Self {
+        Self {
+            version: VERSION,
+            sequence,
+            durable,
+            entry,
+        }
+    }
+
     pub(crate) fn encode(&self) -> [u8; RECORD_SIZE] {
         let mut bytes = [0; RECORD_SIZE];
         let kind = match self.entry {
@@ -86,6 +105,7 @@ impl Record {
                 put(&mut bytes, 32, group.0.to_le_bytes());
                 put(&mut bytes, 40, views.view.0.to_le_bytes());
                 put(&mut bytes, 44, views.log_view.0.to_le_bytes());
+                put(&mut bytes, 48, [u8::from(views.doubt)]);
                 3
             }
             Entry::Forget(group) => {
@@ -96,8 +116,12 @@ impl Record {
                 put(&mut bytes, 32, boot_id.to_le_bytes());
                 5
             }
+            Entry::Founded(op) => {
+                put(&mut bytes, 32, op.0.to_le_bytes());
+                6
+            }
         };
-        put(&mut bytes, 16, [VERSION, kind]);
+        put(&mut bytes, 16, [self.version, kind]);
         put(&mut bytes, 20, self.sequence.to_le_bytes());
         put(&mut bytes, 24, self.durable.to_le_bytes());
         let checksum = xxh3_128(&bytes[16..]);
@@ -109,11 +133,13 @@ impl Record {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..RECORD_SIZE)?;
         let [version, kind] = array(bytes, 16).ok()?;
-        if xxh3_128(&bytes[16..]).to_le_bytes() != bytes[..16] || version != VERSION {
+        let known = (1..=VERSION).contains(&version);
+        if xxh3_128(&bytes[16..]).to_le_bytes() != bytes[..16] || !known {
             return None;
         }
         let u32_at = |at| array(bytes, at).map(u32::from_le_bytes);
         Some(Self {
+            version,
             sequence: u32_at(20).ok()?,
             durable: u32_at(24).ok()?,
             entry: decode_entry(kind, bytes).ok()??,
@@ -143,10 +169,12 @@ fn decode_entry(kind: u8, bytes: &[u8]) -> Result<Option<Entry>, Cut> {
             Views {
                 view: view_at(40)?,
                 log_view: view_at(44)?,
+                doubt: array::<1>(bytes, 48)?[0] != 0,
             },
         ),
         4 => Entry::Forget(group),
         5 => Entry::Clean(wide),
+        6 => Entry::Founded(Op(group.0)),
         _ => return Ok(None),
     }))
 }
@@ -160,6 +188,7 @@ mod tests {
         let views = Views {
             view: View(9),
             log_view: View(7),
+            doubt: true,
         };
         for entry in [
             Entry::Identity(ViewsIdentity {
@@ -173,12 +202,9 @@ mod tests {
             Entry::View(GroupId(8 << 10), views),
             Entry::Forget(GroupId(9 << 10)),
             Entry::Clean(10),
+            Entry::Founded(Op(13)),
         ] {
-            let record = Record {
-                sequence: 11,
-                durable: 12,
-                entry,
-            };
+            let record = Record::new(11, 12, entry);
             let bytes = record.encode();
             assert_eq!(Record::decode(&bytes), Some(record));
             for at in 0..RECORD_SIZE {

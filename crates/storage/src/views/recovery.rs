@@ -2,7 +2,7 @@
 
 use alloc::{collections::VecDeque, vec::Vec};
 
-use base::Buffer;
+use base::{Buffer, Op};
 use platform::{DiskRequest, DiskResult, OpenMode, Outbox};
 
 use super::{
@@ -24,6 +24,8 @@ pub(super) struct Recovery {
     requests: VecDeque<DiskRequest>,
     /// Whether `requests` are the last ones.
     is_ending: bool,
+    /// Whether the file is open.
+    is_open: bool,
     size: u64,
     /// Bytes looked at.
     position: u64,
@@ -65,6 +67,8 @@ impl ViewStore {
                 } else if recovery.is_ending {
                     self.end_recovery(&recovery, events);
                     return;
+                } else if recovery.is_open {
+                    self.read_on(&mut recovery, out, events);
                 } else {
                     let file = files.next();
                     self.file = Some(file);
@@ -75,7 +79,13 @@ impl ViewStore {
             }
             DiskResult::Opened { size } => {
                 recovery.size = size;
-                self.read_on(&mut recovery, out, events);
+                // If the last process saw a sync fail, memory may hold what the device never took.
+                let file = self.file.expect("just opened");
+                let evict = [DiskRequest::SyncData { file }, DiskRequest::Evict { file }];
+                recovery.requests.extend(evict);
+                recovery.is_open = true;
+                let request = recovery.requests.pop_front().expect("two of them");
+                self.start_step(request, out);
             }
             DiskResult::Read { buffer } => {
                 if let Some(refused) = self.on_chunk(&mut recovery, buffer.as_slice()) {
@@ -142,7 +152,7 @@ impl ViewStore {
                     // A stop while the logs were not trusted is not clean.
                     recovery.is_clean = matches!(record.entry, Entry::Clean(boot_id)
                         if self.trusted_boot == Some(boot_id));
-                    if let Some(refused) = self.recover_entry(place, record.entry) {
+                    if let Some(refused) = self.recover_entry(place, record) {
                         return Some(refused);
                     }
                 }
@@ -157,11 +167,16 @@ impl ViewStore {
         None
     }
 
-    fn recover_entry(&mut self, place: u32, entry: Entry) -> Option<ViewStoreEvent> {
-        match entry {
+    fn recover_entry(&mut self, place: u32, record: Record) -> Option<ViewStoreEvent> {
+        match record.entry {
             Entry::Identity(found) => {
                 if found != self.config.identity {
                     return Some(ViewStoreEvent::IdentityMismatch { found });
+                }
+                if record.version == 1 {
+                    // Whoever wrote it knew all its groups, without a mark to say so.
+                    base::sometimes!("storage: a view store of version 1 is read");
+                    self.founded = Some(Op(0));
                 }
             }
             _ if place == 0 => return Some(ViewStoreEvent::Damaged { position: 0 }),
@@ -172,6 +187,7 @@ impl ViewStore {
             Entry::Forget(group) => {
                 self.groups.remove(&group);
             }
+            Entry::Founded(op) => self.founded = Some(op),
             Entry::Clean(_) => {}
         }
         None
@@ -217,11 +233,11 @@ impl ViewStore {
 
     fn end_recovery(&mut self, recovery: &Recovery, events: &mut Vec<ViewStoreEvent>) {
         self.durable = self.count;
-        let groups = self
-            .groups
-            .iter()
-            .map(|(group, views)| (*group, views.view, views.log_view));
-        let (groups, power_lost) = (groups.collect(), recovery.power_lost);
-        events.push(ViewStoreEvent::Recovered { groups, power_lost });
+        let groups = self.groups.iter().map(|(group, views)| (*group, *views));
+        events.push(ViewStoreEvent::Recovered {
+            groups: groups.collect(),
+            power_lost: recovery.power_lost,
+            founded: self.founded.is_some(),
+        });
     }
 }

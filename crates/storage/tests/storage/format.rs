@@ -5,7 +5,7 @@ use std::fmt::Write;
 use base::{GroupId, Op, ReplicaIndex, ShardIndex, View};
 use expect_test::{Expect, expect};
 use platform::{Outbox, Path};
-use storage::{FileIds, ViewStore, ViewStoreConfig, ViewsIdentity, segment_name};
+use storage::{FileIds, ViewStore, ViewStoreConfig, Views, ViewsIdentity, segment_name};
 
 use crate::{
     disk::Disk,
@@ -119,8 +119,14 @@ fn a_view_store_is_records_of_64_bytes() {
         }
     };
     run(&mut store, &mut out);
-    store.put(GroupId::METADATA, View(0x11), View(0x10));
-    store.put(GroupId::partition(Op(7), 3), View(0x22), View(0x21));
+    let views = |view, doubt| Views {
+        view: View(view),
+        log_view: View(view - 1),
+        doubt,
+    };
+    store.put(GroupId::METADATA, views(0x11, false));
+    store.found(Op(0x0f));
+    store.put(GroupId::partition(Op(7), 3), views(0x22, true));
     store.submit(&mut out);
     run(&mut store, &mut out);
     store.forget(GroupId::partition(Op(7), 3));
@@ -129,26 +135,30 @@ fn a_view_store_is_records_of_64_bytes() {
     check(
         &disk.content("shard-2/views.log"),
         &expect![[r#"
-            0000  a2 48 de ab b0 8c 6f 49 79 06 44 93 55 f5 ea 64
-            0016  01 01 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+            0000  f6 ea 96 fb 69 c6 3e c4 d9 b0 d5 ff 90 02 17 37
+            0016  02 01 00 00 00 00 00 00 00 00 00 00 00 00 00 00
             0032  a5 c1 00 00 00 00 00 00 00 00 00 00 00 00 00 00
             0048  01 03 02 00 04 00 00 00 00 00 00 00 00 00 00 00
-            0064  fc da 43 5d d0 f2 89 5d e1 41 b6 9e ce fe e5 43
-            0080  01 02 00 00 01 00 00 00 00 00 00 00 00 00 00 00
+            0064  66 b8 02 3b 0b 7c bb 4e 76 c8 d5 79 d5 0b 09 ca
+            0080  02 02 00 00 01 00 00 00 00 00 00 00 00 00 00 00
             0096  07 b0 00 00 00 00 00 00 00 00 00 00 00 00 00 00
-            0128  c4 bd f3 6a d2 47 dd 18 ab 5d 6f 58 63 c1 c2 cc
-            0144  01 03 00 00 02 00 00 00 02 00 00 00 00 00 00 00
+            0128  26 d1 b4 13 6f d6 92 5e e1 0d fe 60 0d c6 26 6f
+            0144  02 03 00 00 02 00 00 00 02 00 00 00 00 00 00 00
             0160  00 00 00 00 00 00 00 00 11 00 00 00 10 00 00 00
-            0192  c8 40 22 ae 22 70 12 c3 07 cc 51 1e b0 19 a7 12
-            0208  01 03 00 00 03 00 00 00 02 00 00 00 00 00 00 00
-            0224  03 1c 00 00 00 00 00 00 22 00 00 00 21 00 00 00
-            0256  72 ef 8b 6a 3a 5e ec 1e ed 1e d0 97 76 d9 80 52
-            0272  01 04 00 00 04 00 00 00 04 00 00 00 00 00 00 00
-            0288  03 1c 00 00 00 00 00 00 00 00 00 00 00 00 00 00
-            0320  2d 35 87 fb 96 7b 6f 83 1f c9 00 c8 8d 8f a6 2e
-            0336  01 05 00 00 05 00 00 00 04 00 00 00 00 00 00 00
-            0352  07 b0 00 00 00 00 00 00 00 00 00 00 00 00 00 00
-            0384
+            0192  1a 8b f5 26 10 e9 7d 7d aa 78 b7 1f 78 eb 77 42
+            0208  02 06 00 00 03 00 00 00 02 00 00 00 00 00 00 00
+            0224  0f 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+            0256  7f b7 cf 9b da 1e fb 38 bb 74 93 38 aa c7 da 8f
+            0272  02 03 00 00 04 00 00 00 02 00 00 00 00 00 00 00
+            0288  03 1c 00 00 00 00 00 00 22 00 00 00 21 00 00 00
+            0304  01 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+            0320  14 0a 76 37 b7 88 10 9d 7b b7 ce 34 f8 a8 d2 f2
+            0336  02 04 00 00 05 00 00 00 05 00 00 00 00 00 00 00
+            0352  03 1c 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+            0384  31 91 2e 19 77 53 c0 d9 7e bf 4b 64 10 a1 ec 21
+            0400  02 05 00 00 06 00 00 00 05 00 00 00 00 00 00 00
+            0416  07 b0 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+            0448
         "#]],
     );
 }

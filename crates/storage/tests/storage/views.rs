@@ -2,7 +2,7 @@
 
 use base::{Domain, GroupId, Op, Prng, ReplicaIndex, ShardIndex, View};
 use platform::{DiskError, DiskRequest, Outbox, Path};
-use storage::{FileIds, ViewStore, ViewStoreConfig, ViewStoreEvent, ViewsIdentity};
+use storage::{FileIds, ViewStore, ViewStoreConfig, ViewStoreEvent, Views, ViewsIdentity};
 
 use crate::disk::Disk;
 
@@ -20,6 +20,15 @@ fn identity() -> ViewsIdentity {
 
 fn group(number: u64) -> GroupId {
     GroupId::partition(Op(number + 1), 0)
+}
+
+/// What is put for a view: its half as that of the log, doubt in every third.
+fn views(view: u32) -> Views {
+    Views {
+        view: View(view),
+        log_view: View(view / 2),
+        doubt: view.is_multiple_of(3),
+    }
 }
 
 struct Harness {
@@ -94,14 +103,14 @@ impl Harness {
     }
 
     fn put(&mut self, number: u64, view: u32) {
-        self.store.put(group(number), View(view), View(view / 2));
+        self.store.put(group(number), views(view));
         self.store.submit(&mut self.out);
     }
 
     fn view(&self, number: u64) -> Option<u32> {
-        self.store.get(group(number)).map(|(view, log_view)| {
-            assert_eq!(log_view.0, view.0 / 2);
-            view.0
+        self.store.get(group(number)).map(|found| {
+            assert_eq!(found, views(found.view.0));
+            found.view.0
         })
     }
 
@@ -130,12 +139,10 @@ fn views_told_durable_survive_a_power_loss_at_any_step() {
             harness.step();
         }
         let durable = |harness: &Harness, number, view: u32| {
-            let (group, view, log_view) = (group(number), View(view), View(view / 2));
-            harness.events.contains(&ViewStoreEvent::Durable {
-                group,
-                view,
-                log_view,
-            })
+            let (group, views) = (group(number), views(view));
+            harness
+                .events
+                .contains(&ViewStoreEvent::Durable { group, views })
         };
         let least_1 = if durable(&harness, 1, 6) { 6 } else { 4 };
         let least_2 = [10, 8].into_iter().find(|view| durable(&harness, 2, *view));
@@ -151,7 +158,7 @@ fn puts_of_one_turn_cost_one_write_and_one_sync() {
     let mut harness = Harness::new();
     harness.disk.trace.clear();
     for number in 0..100 {
-        harness.store.put(group(number), View(3), View(3));
+        harness.store.put(group(number), views(3));
     }
     harness.store.submit(&mut harness.out);
     harness.run();
@@ -297,7 +304,7 @@ fn before_compaction(seed: u64) -> Harness {
     let mut harness = Harness::on(Disk::new(seed), 1);
     for view in 1..=255 {
         for number in 0..4 {
-            harness.store.put(group(number), View(view), View(view / 2));
+            harness.store.put(group(number), views(view));
         }
         harness.store.submit(&mut harness.out);
         harness.run();
@@ -363,9 +370,7 @@ fn a_crash_at_each_step_of_compaction_loses_nothing() {
 /// The newest view of a group told to be durable.
 fn newest(events: &[ViewStoreEvent], number: u64) -> Option<u32> {
     let view = |event: &ViewStoreEvent| match event {
-        ViewStoreEvent::Durable {
-            group: of, view, ..
-        } if *of == group(number) => Some(view.0),
+        ViewStoreEvent::Durable { group: of, views } if *of == group(number) => Some(views.view.0),
         _ => None,
     };
     events.iter().filter_map(view).max()
@@ -464,9 +469,7 @@ fn random_walks_lose_no_durable_view() {
                         let number = prng.index(4);
                         walk.put[number] += 1;
                         let view = walk.put[number];
-                        harness
-                            .store
-                            .put(group(number as u64), View(view), View(view / 2));
+                        harness.store.put(group(number as u64), views(view));
                     }
                 }
                 4..6 => harness.store.submit(&mut harness.out),
@@ -500,5 +503,139 @@ fn random_walks_lose_no_durable_view() {
                 }
             }
         }
+    }
+}
+
+fn is_founded(harness: &Harness) -> bool {
+    let answer = |event: &ViewStoreEvent| match event {
+        ViewStoreEvent::Recovered { founded, .. } => Some(*founded),
+        _ => None,
+    };
+    let found = harness.events.iter().find_map(answer);
+    let found = found.expect("recovery has ended");
+    assert_eq!(found, harness.store.is_founded());
+    found
+}
+
+#[test]
+fn a_store_is_founded_once_and_for_all() {
+    let harness = Harness::new();
+    assert!(!is_founded(&harness), "a new disk knows nothing");
+    let mut harness = Harness::on(harness.crash(), 1);
+    assert!(!is_founded(&harness));
+    harness.store.found(Op(7));
+    harness.store.found(Op(9));
+    harness.put(1, 4);
+    harness.run();
+    let mut harness = Harness::on(harness.power_loss(), 2);
+    assert!(is_founded(&harness));
+    // Nor does compaction forget it.
+    while harness.disk.names("shard-1").len() == 1 {
+        let view = harness.view(1).expect("put before") + 1;
+        harness.put(1, view);
+        while harness.step() && harness.disk.names("shard-1").len() == 1 {}
+    }
+    harness.run();
+    assert!(harness.disk.content(FILE).len() < 1000, "compacted");
+    assert!(is_founded(&Harness::on(harness.power_loss(), 3)));
+}
+
+/// A file as the first version of the format wrote it, but for lines of zeros: identity, boot,
+/// a group, a clean stop.
+const VERSION_1: [&str; 10] = [
+    "0000  a2 48 de ab b0 8c 6f 49 79 06 44 93 55 f5 ea 64",
+    "0016  01 01 00 00 00 00 00 00 00 00 00 00 00 00 00 00",
+    "0032  a5 c1 00 00 00 00 00 00 00 00 00 00 00 00 00 00",
+    "0048  01 03 02 00 04 00 00 00 00 00 00 00 00 00 00 00",
+    "0064  fc da 43 5d d0 f2 89 5d e1 41 b6 9e ce fe e5 43",
+    "0080  01 02 00 00 01 00 00 00 00 00 00 00 00 00 00 00",
+    "0096  07 b0 00 00 00 00 00 00 00 00 00 00 00 00 00 00",
+    "0128  c4 bd f3 6a d2 47 dd 18 ab 5d 6f 58 63 c1 c2 cc",
+    "0144  01 03 00 00 02 00 00 00 02 00 00 00 00 00 00 00",
+    "0160  00 00 00 00 00 00 00 00 11 00 00 00 10 00 00 00",
+];
+
+#[test]
+fn a_store_of_version_1_is_read_and_is_founded() {
+    let identity = ViewsIdentity {
+        cluster: 0xc1a5,
+        replica: ReplicaIndex(1),
+        replica_count: 3,
+        shard: ShardIndex(2),
+        shard_count: 4,
+    };
+    let mut content = vec![0; 192];
+    for line in VERSION_1 {
+        let (offset, bytes) = line.split_once("  ").expect("an offset and bytes");
+        let mut at: usize = offset.parse().expect("digits");
+        for byte in bytes.split(' ') {
+            content[at] = u8::from_str_radix(byte, 16).expect("digits");
+            at += 1;
+        }
+    }
+    let mut disk = Disk::new(1);
+    disk.put(FILE, &content);
+    let mut harness = Harness::with(disk, 0xb007, identity);
+    assert!(is_founded(&harness) && !harness.power_lost());
+    let metadata = Views {
+        view: View(0x11),
+        log_view: View(0x10),
+        doubt: false,
+    };
+    assert_eq!(harness.store.get(GroupId::METADATA), Some(metadata));
+    // Records of both versions stand side by side.
+    harness.put(1, 3);
+    harness.run();
+    let harness = Harness::with(harness.crash(), 0xb007, identity);
+    assert!(is_founded(&harness));
+    assert_eq!(harness.store.get(GroupId::METADATA), Some(metadata));
+    assert_eq!(harness.view(1), Some(3));
+}
+
+/// Goal: a full disk loses nothing and stops nobody. Method: every kind of request that may fail
+/// for want of space does, twice each time, from the first start on and through compactions.
+#[test]
+fn a_full_disk_is_waited_for() {
+    let full: [fn(&DiskRequest) -> bool; 4] = [
+        |request| matches!(request, DiskRequest::Write { .. }),
+        |request| matches!(request, DiskRequest::Open { .. }),
+        |request| matches!(request, DiskRequest::Rename { .. }),
+        |request| matches!(request, DiskRequest::CreateDir { .. }),
+    ];
+    for fails in full {
+        let fails = Some((fails, DiskError::Full));
+        let mut waited = 0;
+        let mut harness = Harness::opening(Disk::new(1), 1, identity());
+        for view in 0..300 {
+            if view > 0 {
+                for number in 0..4 {
+                    harness.put(number, view);
+                }
+            }
+            harness.disk.fails = fails;
+            harness.run();
+            if harness.store.is_full() {
+                waited += 1;
+                assert!(!harness.store.is_quiet());
+                assert_eq!(harness.events.last(), Some(&ViewStoreEvent::Full));
+                let told = harness.events.len();
+                harness.store.retry(&mut harness.out);
+                harness.run();
+                assert!(harness.store.is_full(), "still");
+                assert_eq!(harness.events.len(), told, "said once");
+                harness.disk.fails = None;
+                harness.store.retry(&mut harness.out);
+                harness.run();
+                assert_eq!(harness.events[told], ViewStoreEvent::Space);
+            }
+            assert!(harness.store.is_quiet());
+            if view > 0 {
+                assert!((0..4).all(|number| newest(&harness.events, number) == Some(view)));
+            }
+        }
+        assert!(waited > 0);
+        harness.disk.fails = None;
+        let harness = Harness::on(harness.power_loss(), 1);
+        assert!((0..4).all(|number| harness.view(number) == Some(299)));
     }
 }
