@@ -259,6 +259,7 @@ fn draw_timing(prng: &mut Prng) -> Timing {
         repair_retry: Duration::from_millis(200),
         redial: Duration::from_millis(200),
         flush: Duration::from_millis(50),
+        scrub: Duration::from_secs(5),
         park: Duration::from_millis(2_000),
         request: Duration::from_secs(10),
     }

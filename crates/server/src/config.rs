@@ -164,6 +164,8 @@ pub struct Timing {
     pub redial: Duration,
     /// After which what a `replicated` topic wrote is synced.
     pub flush: Duration,
+    /// Between two pieces of sealed data that are read to find damage; zero to leave it alone.
+    pub scrub: Duration,
     /// How long a request waits for a group without a primary before it is refused (58).
     pub park: Duration,
     /// How long an admitted request waits for its commit before its outcome is unknown (57).
@@ -180,6 +182,7 @@ impl Default for Timing {
             repair_retry: Duration::from_millis(100),
             redial: Duration::from_millis(100),
             flush: Duration::from_millis(50),
+            scrub: Duration::from_secs(1),
             park: Duration::from_millis(1_500),
             request: Duration::from_secs(10),
         }

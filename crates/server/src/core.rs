@@ -81,6 +81,10 @@ pub(crate) struct Core {
     pub(crate) timed: BTreeSet<GroupId>,
     /// `replicated` groups with something written and not synced.
     pub(crate) unsynced: BTreeSet<GroupId>,
+    /// Groups that have sealed segments.
+    pub(crate) sealed: BTreeSet<GroupId>,
+    /// Owners of disk requests that a full disk has refused.
+    pub(crate) full: BTreeSet<u64>,
     pub(crate) observations: Vec<Observation>,
     pub(crate) halted: bool,
     /// Whether the view store has been told that the stop is a clean one.
@@ -130,9 +134,11 @@ impl Core {
             &mut self.awaited,
             &mut self.timed,
             &mut self.unsynced,
+            &mut self.sealed,
         ] {
             groups.remove(&group);
         }
+        self.on_space(group.0);
     }
 
     /// The node cannot go on; nothing it does from here on counts.

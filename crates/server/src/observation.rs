@@ -95,6 +95,11 @@ pub enum Observation {
         /// How far ahead of the window it is, in microseconds; negative if behind, 0 if inside.
         ahead: i64,
     },
+    /// The disk is full and writes are refused, or there is space again.
+    DiskFull {
+        /// Which of the two.
+        full: bool,
+    },
     /// A view began without a quorum of trusted logs, with all replicas heard: acknowledged ops
     /// may be gone.
     LossPossible {

@@ -111,7 +111,7 @@ impl World {
                 Ok(())
             }
             // Whether the clocks of this world are apart is known to whoever set them.
-            Observation::Clock { .. } => Ok(()),
+            Observation::Clock { .. } | Observation::DiskFull { .. } => Ok(()),
             Observation::LossPossible { group, view } => {
                 let message = format!("replica {node} may have lost {group} in view {view}");
                 Err(failure("durability", time, message))

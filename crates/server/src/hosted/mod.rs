@@ -164,6 +164,16 @@ impl Hosted {
         self.journal.segments()
     }
 
+    /// Verifies the next piece of what is sealed.
+    pub(crate) fn scrub(&mut self, core: &mut Core) {
+        self.journal.scrub(&mut core.files, &mut core.out);
+    }
+
+    /// Tries again what a full disk refused.
+    pub(crate) fn retry(&mut self, core: &mut Core) {
+        self.journal.retry(&mut core.files, &mut core.out);
+    }
+
     /// Whether everything is as durable as it will get.
     pub(crate) fn is_at_rest(&self) -> bool {
         match self.state {
@@ -395,6 +405,12 @@ impl Hosted {
         core: &mut Core,
     ) {
         let now = core.now.monotonic;
+        let carries = [Command::Prepare, Command::RepairPrepare].contains(&envelope.command);
+        if carries && self.journal.is_full() {
+            // It would pile up in memory; it is repaired once there is space.
+            base::sometimes!("server: a full backup lets prepares go by");
+            return;
+        }
         if envelope.command == Command::Prepare {
             if let Ok(header) = PrepareHeader::decode(&frame) {
                 self.drive(core, |group, out| {
@@ -605,11 +621,9 @@ impl Hosted {
                     core.log(Level::Error, line);
                 }
                 JournalEvent::Reset => self.on_reset(core),
-                JournalEvent::Repaired { .. } | JournalEvent::Space => {}
-                JournalEvent::Full => {
-                    let line = alloc::format!("journal of group {}: the disk is full", self.id);
-                    core.halt(Fatal::Disk, line);
-                }
+                JournalEvent::Repaired { .. } => {}
+                JournalEvent::Full => core.on_full(self.id.0),
+                JournalEvent::Space => core.on_space(self.id.0),
                 JournalEvent::Written { op } => {
                     if !self.persisted {
                         core.unsynced.insert(self.id);
@@ -633,6 +647,11 @@ impl Hosted {
                 }
                 JournalEvent::Damaged(damage) => self.on_damage(&damage, core),
             }
+        }
+        if matches!(self.state, State::Running(_)) && self.journal.segments() > 1 {
+            core.sealed.insert(self.id);
+        } else {
+            core.sealed.remove(&self.id);
         }
     }
 

@@ -144,6 +144,10 @@ impl Hosted {
         {
             return core.answers.push(ask.answer(pieces));
         }
+        if core.is_full() {
+            let refusal = ask.refuse(super::propose::full(Operation::StoreConsumerOffset));
+            return core.answers.push(refusal);
+        }
         // The reply waits until the offset is committed, so that the next poll goes on there.
         let body = partition.auto_commit_body(poll.consumer, offset);
         if self.group().is_some_and(consensus::Group::can_prepare) {

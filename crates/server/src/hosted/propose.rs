@@ -39,6 +39,10 @@ impl Hosted {
                 core.notices.push(Notice::Deferred(ask));
             }
             Operation::NonReplicated => self.on_read_request(ask, core),
+            operation if core.is_full() => {
+                base::sometimes!("server: a write is refused for want of space");
+                core.answers.push(ask.refuse(full(operation)));
+            }
             _ if !group.can_prepare() => core.notices.push(Notice::Deferred(ask)),
             _ if self.partition.is_some() => self.propose_to_partition(ask, core),
             _ => self.propose_metadata(ask, core),
@@ -251,6 +255,14 @@ impl Hosted {
         };
         core.answers
             .push(ask.reply(op, ask.header.operation, &body));
+    }
+}
+
+/// What a write is told while the disk is full; it has not entered the log.
+pub(super) const fn full(operation: Operation) -> ErrorCode {
+    match operation {
+        Operation::SendMessages => ErrorCode::CANNOT_APPEND_MESSAGE,
+        _ => ErrorCode::CANNOT_WRITE_TO_FILE,
     }
 }
 

@@ -7,6 +7,7 @@ mod peers;
 mod reads;
 mod routing;
 mod startup;
+mod upkeep;
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
@@ -20,6 +21,7 @@ use self::{
     answers::{Held, Passed, Tickets},
     reads::Gather,
     startup::Phase,
+    upkeep::Upkeep,
 };
 use crate::{
     Observation, ShardConfig,
@@ -60,6 +62,7 @@ pub struct Shard {
     /// Round robin of sends that leave the partition to the server.
     turn: u32,
     flush_at: Option<Instant>,
+    upkeep: Upkeep,
     client_port: u16,
     /// Whether leftovers have been looked for.
     swept: bool,
@@ -120,6 +123,7 @@ impl Shard {
             .chain(parked)
             .chain(tickets)
             .chain(self.flush_at)
+            .chain(self.upkeep.deadline())
             .min()
     }
 
@@ -356,6 +360,7 @@ impl Shard {
         }
         self.expire_parked();
         self.expire_tickets();
+        self.fire_upkeep();
         if self.flush_at.is_some_and(|at| at <= now) {
             self.flush_at = None;
             for id in ::core::mem::take(&mut self.core.unsynced) {
@@ -397,6 +402,7 @@ impl Shard {
         if !self.core.unsynced.is_empty() && self.flush_at.is_none() {
             self.flush_at = Some(self.core.now.monotonic + self.core.config.timing.flush);
         }
+        self.arm_upkeep();
         self.check_stopped();
     }
 

@@ -21,7 +21,7 @@ use platform::{
 };
 use storage::{FileIds, ViewStore, ViewStoreConfig, ViewStoreEvent, Views, ViewsIdentity};
 
-use super::{OWNER_SHARD, OWNER_VIEWS, Shard, answers::Tickets};
+use super::{OWNER_SHARD, OWNER_VIEWS, Shard, answers::Tickets, upkeep::Upkeep};
 use crate::{
     Observation, ShardConfig,
     clock::ClusterClock,
@@ -104,6 +104,8 @@ pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Out
         awaited: BTreeSet::new(),
         timed: BTreeSet::new(),
         unsynced: BTreeSet::new(),
+        sealed: BTreeSet::new(),
+        full: BTreeSet::new(),
         observations: Vec::new(),
         halted: false,
         marked_clean: false,
@@ -127,6 +129,7 @@ pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Out
         next_shard: 0,
         turn: u32::MAX,
         flush_at: None,
+        upkeep: Upkeep::default(),
         client_port: 0,
         swept: false,
     }
@@ -151,8 +154,8 @@ impl Shard {
                     }
                     self.on_views_recovered(groups, power_lost);
                 }
-                ViewStoreEvent::Full => self.on_full("the view store"),
-                ViewStoreEvent::Space => self.on_space("the view store"),
+                ViewStoreEvent::Full => self.core.on_full(OWNER_VIEWS),
+                ViewStoreEvent::Space => self.core.on_space(OWNER_VIEWS),
                 ViewStoreEvent::Durable { group, views } => {
                     // A group may have been removed while its view was on its way.
                     if let Some(hosted) = self.groups.get_mut(&group) {

@@ -13,6 +13,8 @@ pub(crate) struct Disk {
     files: BTreeMap<String, usize>,
     directories: BTreeSet<String>,
     open: BTreeMap<(usize, FileId), usize>,
+    /// Whether nothing more fits.
+    pub(crate) full: bool,
 }
 
 impl Disk {
@@ -53,6 +55,13 @@ impl Disk {
         shard: usize,
         request: DiskRequest,
     ) -> Result<DiskResult, DiskError> {
+        let grows = matches!(
+            request,
+            DiskRequest::Write { .. } | DiskRequest::CreateDir { .. }
+        );
+        if self.full && grows {
+            return Err(DiskError::Full);
+        }
         match request {
             DiskRequest::Open { file, path, mode } => self.open(shard, file, path.0, mode),
             DiskRequest::Read {

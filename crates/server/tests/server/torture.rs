@@ -44,6 +44,8 @@ impl Torture {
             shards: 1 + prng.index(3),
             ..Options::default()
         };
+        // In the end no timer must be left.
+        options.timing.scrub = Duration::ZERO;
         options.limits.segment_size = 8 << 10;
         options.limits.segment_size_min = 512;
         options.limits.metadata_segment_size = 4 << 10;

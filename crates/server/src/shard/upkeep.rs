@@ -1,0 +1,118 @@
+//! What a shard does in its own time: it tries again where the disk was full, and reads sealed
+//! data to find damage before anybody needs it.
+//!
+//! None of it has a timer while there is nothing to do; the scrubber has one per shard, once
+//! anything is sealed.
+
+use ::core::{
+    ops::Bound::{Excluded, Unbounded},
+    time::Duration,
+};
+
+use base::{GroupId, Instant};
+use platform::Level;
+
+use super::{OWNER_VIEWS, Shard};
+use crate::{Observation, core::Core};
+
+/// How long a full disk is left alone.
+const SPACE_RETRY: Duration = Duration::from_secs(1);
+
+/// When what is due next.
+#[derive(Debug, Default)]
+pub(super) struct Upkeep {
+    space_at: Option<Instant>,
+    scrub_at: Option<Instant>,
+    /// The group that was scrubbed last.
+    scrubbed: Option<GroupId>,
+}
+
+impl Upkeep {
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        [self.space_at, self.scrub_at].into_iter().flatten().min()
+    }
+}
+
+impl Core {
+    /// A disk request of `owner` did not fit: writes are refused until it does.
+    pub(crate) fn on_full(&mut self, owner: u64) {
+        if self.full.is_empty() {
+            base::sometimes!("server: the disk is full");
+            let line = "the disk is full: writes are refused until there is space again";
+            self.log(Level::Error, line.into());
+            self.observe(|| Observation::DiskFull { full: true });
+        }
+        self.full.insert(owner);
+    }
+
+    /// What did not fit has been written.
+    pub(crate) fn on_space(&mut self, owner: u64) {
+        if self.full.remove(&owner) && self.full.is_empty() {
+            base::sometimes!("server: there is space on the disk again");
+            self.log(Level::Info, "there is space on the disk again".into());
+            self.observe(|| Observation::DiskFull { full: false });
+        }
+    }
+
+    /// Whether this node refuses writes.
+    pub(crate) fn is_full(&self) -> bool {
+        !self.full.is_empty()
+    }
+}
+
+impl Shard {
+    /// At the end of a turn: sets the timers of what there is to do.
+    pub(super) fn arm_upkeep(&mut self) {
+        let now = self.core.now.monotonic;
+        if self.core.full.is_empty() {
+            self.upkeep.space_at = None;
+        } else {
+            self.upkeep.space_at.get_or_insert(now + SPACE_RETRY);
+        }
+        let scrub = self.core.config.timing.scrub;
+        if scrub.is_zero() || self.core.sealed.is_empty() {
+            self.upkeep.scrub_at = None;
+        } else {
+            self.upkeep.scrub_at.get_or_insert(now + scrub);
+        }
+    }
+
+    pub(super) fn fire_upkeep(&mut self) {
+        let now = self.core.now.monotonic;
+        let due = |at: &mut Option<Instant>| at.take_if(|at| *at <= now).is_some();
+        if due(&mut self.upkeep.space_at) {
+            self.retry_full();
+        }
+        if due(&mut self.upkeep.scrub_at) {
+            self.scrub();
+        }
+    }
+
+    fn retry_full(&mut self) {
+        for owner in self.core.full.clone() {
+            if owner == OWNER_VIEWS {
+                self.core.views.retry(&mut self.core.out);
+            } else if let Some(hosted) = self.groups.get_mut(&GroupId(owner)) {
+                hosted.retry(&mut self.core);
+            } else {
+                self.core.on_space(owner);
+            }
+        }
+    }
+
+    /// Verifies a piece of the next group that has sealed data.
+    fn scrub(&mut self) {
+        let sealed = &self.core.sealed;
+        let rest = match self.upkeep.scrubbed {
+            Some(last) => sealed.range((Excluded(last), Unbounded)).next(),
+            None => None,
+        };
+        let Some(&id) = rest.or(sealed.first()) else {
+            return;
+        };
+        self.upkeep.scrubbed = Some(id);
+        if let Some(hosted) = self.groups.get_mut(&id) {
+            hosted.scrub(&mut self.core);
+        }
+    }
+}
