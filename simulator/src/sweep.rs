@@ -25,8 +25,6 @@ pub(crate) struct Sweep {
 #[derive(Debug, Default)]
 pub(crate) struct Swept {
     pub(crate) runs: u64,
-    /// Deaths in all of them.
-    pub(crate) deaths: u64,
     /// With the n at which the node died.
     pub(crate) failures: Vec<(u64, Failure)>,
 }
@@ -51,9 +49,11 @@ impl Sweep {
         let step = usize::try_from(self.every).expect("small");
         for nth in (1..=passes).step_by(step) {
             let mut world = World::with(self.shape(), self.schedule(nth), false);
-            swept.runs += 1;
             let outcome = run_world(&mut world);
-            swept.deaths += outcome.statistics.crashes + outcome.statistics.power_losses;
+            if outcome.statistics.crashes + outcome.statistics.power_losses == 0 {
+                break; // What is passed after the faults have ended kills nobody.
+            }
+            swept.runs += 1;
             if let Some(failure) = outcome.failure {
                 swept.failures.push((nth, failure));
             }
@@ -101,7 +101,6 @@ mod tests {
         let swept = sweep.run();
         assert!(swept.failures.is_empty(), "{sweep:?}: {:?}", swept.failures);
         assert!(swept.runs > 30, "{sweep:?}: {} runs", swept.runs);
-        assert_eq!(swept.deaths, swept.runs - 1, "{sweep:?}");
     }
 
     #[test]
