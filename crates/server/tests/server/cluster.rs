@@ -242,6 +242,18 @@ impl Cluster {
         }
     }
 
+    /// A topic in a stream that is there.
+    pub(crate) fn create_topic_in(&mut self, node: usize, client: &mut Client, stream: &str) {
+        let request = Request::CreateTopic(wire::request::CreateTopic {
+            stream: wire::Identifier::Named(crate::client::name(stream)),
+            partitions_count: 1,
+            name: crate::client::name("late"),
+            options: crate::client::no_options(),
+        });
+        let answer = self.ask(node, client, &request).expect("answered");
+        answer.result().expect("created");
+    }
+
     /// Sends one message to partition 0; its offset.
     pub(crate) fn produce(
         &mut self,

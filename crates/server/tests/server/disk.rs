@@ -43,6 +43,11 @@ impl Disk {
             .collect()
     }
 
+    /// Flips a bit of a file.
+    pub(crate) fn damage(&mut self, name: &str, at: usize) {
+        self.inodes[self.files[name]][at] ^= 1;
+    }
+
     /// Files that are still there with bytes that no sync has covered.
     pub(crate) fn unsynced(&self) -> Vec<&str> {
         let files = self.files.iter();

@@ -7,6 +7,7 @@ mod cluster;
 mod disk;
 mod node;
 
+mod checkpoints;
 mod connections;
 mod consumers;
 mod leases;
@@ -18,3 +19,4 @@ mod pressure;
 mod retries;
 mod sessions;
 mod torture;
+mod transfers;
