@@ -25,7 +25,7 @@ mod trace;
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap},
+    collections::{BTreeMap, BinaryHeap, VecDeque},
 };
 
 use base::{Domain, GroupId, Prng};
@@ -223,6 +223,8 @@ pub(crate) struct World {
     time: u64,
     sequence: u64,
     heap: BinaryHeap<Reverse<(u64, u64, Due)>>,
+    /// What is due at once, in the order of its planning.
+    ready: VecDeque<Due>,
     nodes: Vec<Node>,
     clients: Vec<SimulatedClient>,
     network: Network,
@@ -298,6 +300,7 @@ impl World {
             time: 0,
             sequence: 0,
             heap: BinaryHeap::new(),
+            ready: VecDeque::new(),
             shape,
             schedule,
         }
@@ -307,12 +310,10 @@ impl World {
     pub(crate) fn run(&mut self) -> Outcome {
         self.begin();
         while self.failure.is_none() && self.phase != Phase::Done {
-            let Some(Reverse((time, _, due))) = self.heap.pop() else {
+            let Some(due) = self.next_due() else {
                 self.fail("world", "nothing is due any more".into());
                 break;
             };
-            assert!(time >= self.time, "time does not run backwards");
-            self.time = time;
             self.statistics.events += 1;
             if self.statistics.events > EVENTS_MAX {
                 self.fail("world", format!("{EVENTS_MAX} events and no end"));
@@ -369,9 +370,21 @@ impl World {
     }
 
     fn push(&mut self, at: u64, due: Due) {
+        if at <= self.time {
+            return self.ready.push_back(due);
+        }
         self.sequence += 1;
-        self.heap
-            .push(Reverse((at.max(self.time), self.sequence, due)));
+        self.heap.push(Reverse((at, self.sequence, due)));
+    }
+
+    fn next_due(&mut self) -> Option<Due> {
+        if let Some(due) = self.ready.pop_front() {
+            return Some(due);
+        }
+        let Reverse((time, _, due)) = self.heap.pop()?;
+        assert!(time >= self.time, "time does not run backwards");
+        self.time = time;
+        Some(due)
     }
 
     fn on_due(&mut self, due: Due) {

@@ -32,6 +32,9 @@ const CLUSTER: u128 = 0x5eed;
 const TURN: u64 = 40;
 const EVENT: u64 = 15;
 
+/// How often a request looks whether its disk is still stuck, in microseconds.
+const STUCK_POLL: u64 = 250_000;
+
 /// Is the process running?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
@@ -493,7 +496,8 @@ impl World {
                 incarnation,
                 slot,
             };
-            return self.push(stuck_until, due);
+            // Again and again, since the end of all faults sets the disk free.
+            return self.push(stuck_until.min(self.time + STUCK_POLL), due);
         }
         if let Some((shard, done)) = self.nodes[usize::from(node)].disk.complete(slot as usize) {
             let after = [Point::Complete, Point::Sync, Point::Rename];
