@@ -6,6 +6,7 @@ use std::{
     path::PathBuf,
     process::ExitCode,
     thread,
+    time::{Duration, Instant},
 };
 
 use clap::{Args, Parser, Subcommand};
@@ -15,7 +16,8 @@ use crate::{
     check::history,
     disk::{Crash, Point},
     marks::REQUIRED_FROM,
-    mutants::{self, Asserts, Mutant, Verdict},
+    mutants::{self, Asserts, Effort, Mutant, Verdict},
+    nightly,
     profile::{PROFILES, Profile},
     report,
     runner::{Campaign, catch_panics, run_seed, thread_cpu_micros},
@@ -60,6 +62,8 @@ enum Command {
     Seeds(SeedsArgs),
     /// Kill one node at every disk request of a short scenario, one run each.
     Sweep(SweepArgs),
+    /// Spend hours on every profile, each fuzz target and the planted bugs; see `ci/nightly`.
+    Nightly(NightlyArgs),
     /// List the profiles and what they do to a cluster.
     Profiles,
     /// Judge histories with published verdicts by the linearizability search.
@@ -124,12 +128,43 @@ struct MutantsArgs {
     /// With the product's own asserts, without them, or both.
     #[arg(long, default_value = "on", value_parser = ["on", "off", "both"])]
     asserts: String,
+    /// Stop hunting after so many seconds; what lives then is undecided.
+    #[arg(long)]
+    seconds: Option<u64>,
     /// Write the page with all verdicts to this file (Markdown).
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Write all verdicts to this file as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Seeds run at a time [default: one per processor].
+    #[arg(long)]
+    jobs: Option<usize>,
+}
+
+#[derive(Args)]
+struct NightlyArgs {
+    /// How long, as in 8 or 0.5.
+    #[arg(value_parser = find_factor)]
+    hours: Factor,
+    /// Where its state and its report are; a night that was killed there goes on.
+    #[arg(long, default_value = "target/nightly")]
+    directory: PathBuf,
+    /// The first seed of every profile.
+    #[arg(long, default_value_t = 1)]
+    start: u64,
+    /// What is built, for the report; a night of another commit begins anew.
+    #[arg(long, default_value = "unknown")]
+    commit: String,
+    /// A `sim` with planted bugs; without it, none are hunted.
+    #[arg(long, value_name = "PROGRAM")]
+    mutants: Option<PathBuf>,
+    /// A program that fuzzes, given seconds and a target.
+    #[arg(long, value_name = "PROGRAM", requires = "target")]
+    fuzz: Option<PathBuf>,
+    /// A fuzz target; may be repeated.
+    #[arg(long, requires = "fuzz")]
+    target: Vec<String>,
     /// Seeds run at a time [default: one per processor].
     #[arg(long)]
     jobs: Option<usize>,
@@ -206,6 +241,7 @@ pub fn main() -> ExitCode {
         Command::Mutants(args) => hunt_mutants(&args),
         Command::Seeds(args) => run_seeds(&args),
         Command::Sweep(args) => run_sweep(&args),
+        Command::Nightly(args) => spend_night(&args),
         Command::Profiles => {
             for profile in &PROFILES {
                 say(&report::profile(profile));
@@ -227,6 +263,7 @@ fn run(args: &RunArgs) -> ExitCode {
         jobs,
         profile,
         stop_at_failure: false,
+        until: None,
     };
     let summary = campaign.run(|run| {
         bar.inc(1);
@@ -288,14 +325,21 @@ fn hunt_mutants(args: &MutantsArgs) -> ExitCode {
         "off" => &[Asserts::Off],
         _ => &[Asserts::On, Asserts::Off],
     };
+    let until = args
+        .seconds
+        .map(|limit| Instant::now() + Duration::from_secs(limit));
     say(mutants::HEAD);
     let mut verdicts = Vec::new();
     for mutant in chosen {
         let profile = args.profile.map_or(mutant.profile, |profile| profile.name);
         let mutant = Mutant { profile, ..mutant };
-        let budget = args.budget.of(mutant.budget);
+        let effort = Effort {
+            budget: args.budget.of(mutant.budget),
+            jobs: jobs(args.jobs),
+            until,
+        };
         for mode in modes {
-            let verdict = mutants::hunt(mutant, *mode, budget, jobs(args.jobs));
+            let verdict = mutants::hunt(mutant, *mode, effort);
             say(&mutants::line(&verdict));
             verdicts.push(verdict);
         }
@@ -314,6 +358,23 @@ fn hunt_mutants(args: &MutantsArgs) -> ExitCode {
     let judged = |verdict: &&Verdict| modes.len() == 1 || verdict.asserts == Asserts::On;
     let alive = verdicts.iter().filter(judged).any(|of| of.seeds.is_none());
     verdict(!alive)
+}
+
+fn spend_night(args: &NightlyArgs) -> ExitCode {
+    let order = nightly::Order {
+        directory: &args.directory,
+        budget: Duration::from_millis(args.hours.0 * 3_600),
+        start: args.start,
+        commit: args.commit.clone(),
+        jobs: jobs(args.jobs),
+        mutants: args.mutants.clone(),
+        fuzz: args.fuzz.clone(),
+        targets: args.target.clone(),
+    };
+    match nightly::run(&order, &say) {
+        Ok(green) => verdict(green),
+        Err(error) => usage(&format!("the night has ended early: {error}")),
+    }
 }
 
 fn run_seeds(args: &SeedsArgs) -> ExitCode {

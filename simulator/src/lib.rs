@@ -20,6 +20,7 @@ mod disk;
 mod marks;
 mod mutants;
 mod network;
+mod nightly;
 mod profile;
 mod report;
 mod runner;

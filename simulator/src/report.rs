@@ -14,10 +14,11 @@ pub(crate) fn failure(seed: u64, profile: &Profile, failure: &Failure) -> String
         message,
     } = failure;
     let name = profile.name;
+    let replay = replay(seed, profile);
     format!(
         "seed {seed} failed\n  profile  {name}\n  check    {check}\n  \
          time     {}.{:06} s (virtual)\n  \
-         message  {message}\n  replay   cargo sim replay {seed} --profile {name}",
+         message  {message}\n  replay   {replay}",
         time / 1_000_000,
         time % 1_000_000,
     )
@@ -37,6 +38,11 @@ pub(crate) fn profile(profile: &Profile) -> String {
         column += 1 + word.len();
     }
     text
+}
+
+/// The command that shows a run again.
+pub(crate) fn replay(seed: u64, profile: &Profile) -> String {
+    format!("cargo sim replay {seed} --profile {}", profile.name)
 }
 
 /// The object that `--json` writes.

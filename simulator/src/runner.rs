@@ -9,6 +9,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
+    time::Instant,
 };
 
 use crate::{
@@ -106,6 +107,8 @@ pub(crate) struct Campaign<'a> {
     pub(crate) profile: &'a Profile,
     /// No new seed is started after a failure.
     pub(crate) stop_at_failure: bool,
+    /// No new seed is started after this time.
+    pub(crate) until: Option<Instant>,
 }
 
 /// Sums over many runs.
@@ -130,7 +133,8 @@ impl Campaign<'_> {
         let runs: Mutex<Vec<Run>> = Mutex::new(Vec::new());
         let work = || {
             let started = thread_cpu_micros();
-            while !stop.load(Ordering::Relaxed) {
+            let late = || self.until.is_some_and(|until| Instant::now() >= until);
+            while !stop.load(Ordering::Relaxed) && !late() {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 if index >= self.seeds {
                     break;

@@ -8,6 +8,8 @@
 mod list;
 mod page;
 
+use std::time::Instant;
+
 use serde_json::{Value, json};
 
 pub(crate) use list::{FAST, OWN, all};
@@ -53,6 +55,17 @@ pub(crate) enum Asserts {
     Off,
 }
 
+/// How long one bug is hunted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// Seeds.
+    pub(crate) budget: u64,
+    /// Seeds at a time.
+    pub(crate) jobs: usize,
+    /// No longer than this.
+    pub(crate) until: Option<Instant>,
+}
+
 /// How one bug fared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Verdict {
@@ -66,7 +79,12 @@ pub(crate) struct Verdict {
 
 /// Plants a bug and runs seeds until it is caught or its budget is spent. A seed that fails
 /// without the bug too catches nothing.
-pub(crate) fn hunt(mutant: Mutant, asserts: Asserts, budget: u64, jobs: usize) -> Verdict {
+pub(crate) fn hunt(mutant: Mutant, asserts: Asserts, effort: Effort) -> Verdict {
+    let Effort {
+        budget,
+        jobs,
+        until,
+    } = effort;
     let profile = Profile::find(mutant.profile).expect("profiles of mutants exist");
     let mut verdict = Verdict {
         mutant,
@@ -90,8 +108,10 @@ pub(crate) fn hunt(mutant: Mutant, asserts: Asserts, budget: u64, jobs: usize) -
             jobs,
             profile,
             stop_at_failure: true,
+            until,
         };
         let Summary {
+            runs,
             failures,
             cpu_micros,
             ..
@@ -99,6 +119,9 @@ pub(crate) fn hunt(mutant: Mutant, asserts: Asserts, budget: u64, jobs: usize) -
         activate(0);
         verdict.cpu_micros += cpu_micros;
         let Some((seed, failure)) = failures.first() else {
+            if runs < seeds {
+                verdict.killer = "time";
+            }
             break;
         };
         if run_seed(*seed, profile, false).outcome.failure.is_none() {
@@ -288,7 +311,12 @@ mod tests {
             number: 9_999,
             ..OWN[0]
         };
-        let verdict = hunt(mutant, Asserts::On, 5, 1);
+        let effort = Effort {
+            budget: 5,
+            jobs: 1,
+            until: None,
+        };
+        let verdict = hunt(mutant, Asserts::On, effort);
         assert_eq!((verdict.seeds, verdict.killer), (None, "no site"));
     }
 
