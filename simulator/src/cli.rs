@@ -15,12 +15,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::{
     check::history,
     disk::{Crash, Point},
+    history::History,
     marks::REQUIRED_FROM,
     mutants::{self, Asserts, Effort, Mutant, Verdict},
     nightly,
     profile::{PROFILES, Profile},
     report,
-    runner::{Campaign, catch_panics, run_seed, thread_cpu_micros},
+    runner::{Campaign, catch_panics, run_history, run_seed, thread_cpu_micros},
     seeds,
     sweep::Sweep,
     wgl::{self, published},
@@ -90,6 +91,9 @@ struct RunArgs {
     /// Write totals to this file as one JSON object.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the schedule of every failure to this directory, for `sim replay --schedule`.
+    #[arg(long, value_name = "DIRECTORY")]
+    schedules: Option<PathBuf>,
     /// Print every mark with the number of seeds that have reached it.
     #[arg(long)]
     marks: bool,
@@ -102,7 +106,11 @@ struct RunArgs {
 #[derive(Args)]
 struct ReplayArgs {
     /// The seed.
-    seed: u64,
+    #[arg(required_unless_present = "schedule")]
+    seed: Option<u64>,
+    /// Replay what this file says instead of what a seed means today; see `sim run --schedules`.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "profile"])]
+    schedule: Option<PathBuf>,
     /// The profile that it failed in.
     #[arg(long, default_value = "swarm", value_parser = find_profile)]
     profile: &'static Profile,
@@ -268,7 +276,15 @@ fn run(args: &RunArgs) -> ExitCode {
     let summary = campaign.run(|run| {
         bar.inc(1);
         if let Some(failure) = &run.outcome.failure {
-            bar.suspend(|| say(&report::failure(run.seed, profile, failure)));
+            let mut text = report::failure(run.seed, profile, failure);
+            if let Some(directory) = &args.schedules {
+                text.push_str("\n  schedule ");
+                text.push_str(&match History::write(directory, profile, run) {
+                    Ok(path) => path,
+                    Err(error) => format!("cannot be written: {error}"),
+                });
+            }
+            bar.suspend(|| say(&text));
         }
     });
     bar.finish_and_clear();
@@ -290,9 +306,19 @@ fn run(args: &RunArgs) -> ExitCode {
 }
 
 fn replay(args: &ReplayArgs) -> ExitCode {
-    let run = run_seed(args.seed, args.profile, args.trace);
+    let (profile, history) = match (&args.schedule, args.seed) {
+        (Some(path), _) => match History::read(path) {
+            Ok(read) => read,
+            Err(error) => return usage(&format!("cannot read the schedule: {error}")),
+        },
+        (None, seed) => {
+            let seed = seed.expect("clap asks for one of both");
+            (args.profile, History::draw(seed, args.profile))
+        }
+    };
+    let run = run_history(history, args.trace);
     if let Some(failure) = &run.outcome.failure {
-        say(&report::failure(args.seed, args.profile, failure));
+        say(&report::failure(run.seed, profile, failure));
     }
     let statistics = run.outcome.statistics;
     say(&format!(
@@ -303,7 +329,7 @@ fn replay(args: &ReplayArgs) -> ExitCode {
         statistics.view_changes,
         statistics.crashes
     ));
-    say(&format!("digest={:016x}", run.outcome.digest));
+    say(&format!("digest={}", report::digest(run.outcome.digest)));
     verdict(run.outcome.failure.is_none())
 }
 

@@ -15,6 +15,7 @@ mod file;
 mod names;
 mod trouble;
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use base::{Bytes, Domain, Prng};
@@ -32,7 +33,7 @@ pub(crate) use trouble::Operation;
 pub(crate) const SECTOR: u64 = 512;
 
 /// Mean latencies in microseconds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct DiskSpeed {
     pub(crate) read: u64,
     pub(crate) write: u64,
@@ -53,7 +54,8 @@ impl Default for DiskSpeed {
 }
 
 /// What happens to what the page cache holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Crash {
     /// The process dies; the kernel lives on.
     Process,
@@ -62,7 +64,8 @@ pub(crate) enum Crash {
 }
 
 /// Where in the life of a request a process may be made to die.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Point {
     /// Any request is submitted, and in flight.
     Submit,

@@ -17,6 +17,7 @@ mod body;
 mod check;
 mod cli;
 mod disk;
+mod history;
 mod marks;
 mod mutants;
 mod network;

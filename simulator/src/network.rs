@@ -15,6 +15,7 @@ mod faults;
 mod path;
 mod stream;
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 use base::{Buffer, Bytes, Domain, Prng};
@@ -34,7 +35,7 @@ pub(crate) enum HostState {
 }
 
 /// Means and bounds of a run's network.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct NetworkSpeed {
     /// Least one-way delay in microseconds.
     pub(crate) delay_min: u64,

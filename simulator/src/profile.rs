@@ -8,6 +8,7 @@ mod list;
 use std::time::Duration;
 
 use base::{Domain, Prng};
+use serde::{Deserialize, Serialize};
 use server::{Limits, Timing};
 
 use crate::{atlas::Promise, disk::DiskSpeed, network::NetworkSpeed, world::ClockShape};
@@ -65,7 +66,7 @@ impl Profile {
 }
 
 /// Which fault classes a seed has.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Classes {
     pub(crate) crashes: bool,
     pub(crate) power_losses: bool,
@@ -87,7 +88,8 @@ pub(crate) struct Classes {
 }
 
 /// What topics ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Durability {
     /// Every topic is `persisted`.
     AllPersisted,
@@ -96,20 +98,65 @@ pub(crate) enum Durability {
 }
 
 /// A stretch of virtual time, in microseconds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Stretch {
     pub(crate) start: u64,
     pub(crate) end: u64,
 }
 
+/// The fields of [`Limits`], for files; the server knows of none.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Limits")]
+struct LimitsFields {
+    frame_size_max: usize,
+    connections_max: usize,
+    pipeline_max: usize,
+    client_queue_bytes_max: usize,
+    replica_queue_bytes_max: usize,
+    parked_max: usize,
+    segment_size: u64,
+    segment_size_min: u64,
+    metadata_segment_size: u64,
+    checkpoint_ops: u64,
+    partition_checkpoint_ops: u64,
+    checkpoint_chunk: usize,
+    views_size: u64,
+    index_interval: u64,
+    read_chunk: usize,
+    tail_cache: usize,
+    poll_bytes_max: usize,
+    repair_max: usize,
+    clients_max: usize,
+    producers_max: usize,
+    consumers_max: usize,
+}
+
+/// The fields of [`Timing`], for files; the server knows of none.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Timing")]
+struct TimingFields {
+    heartbeat: Duration,
+    suspect: Duration,
+    view_change_retry: Duration,
+    view_change: Duration,
+    repair_retry: Duration,
+    redial: Duration,
+    flush: Duration,
+    park: Duration,
+    scrub: Duration,
+    request: Duration,
+}
+
 /// Everything a seed decides before the run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Shape {
     pub(crate) seed: u64,
     pub(crate) replicas: u8,
     pub(crate) shards: u16,
     pub(crate) clients: u8,
+    #[serde(with = "LimitsFields")]
     pub(crate) limits: Limits,
+    #[serde(with = "TimingFields")]
     pub(crate) timing: Timing,
     pub(crate) network: NetworkSpeed,
     pub(crate) disks: Vec<DiskSpeed>,

@@ -87,7 +87,7 @@ pub(crate) fn json(summary: &Summary, profile: &Profile, start: u64) -> Value {
         "objects_searched": total.objects_searched,
         "objects_undecided": total.objects_undecided,
         "peak_memory_bytes": summary.memory_peak,
-        "digest": format!("{:016x}", summary.digest),
+        "digest": digest(summary.digest),
         "marks": summary.marks.all().collect::<BTreeMap<_, _>>(),
         "marks_missed": summary.marks.missed(profile),
     })
@@ -130,6 +130,11 @@ pub(crate) fn text(summary: &Summary) -> String {
         summary.runs - summary.failures.len() as u64,
         summary.failures.len(),
     )
+}
+
+/// A digest as everyone writes it.
+pub(crate) fn digest(digest: u64) -> String {
+    format!("{digest:016x}")
 }
 
 /// Seconds for reports.

@@ -14,6 +14,7 @@ use std::{
 
 use crate::{
     check::Failure,
+    history::History,
     marks::Marks,
     profile::Profile,
     world::{Digest, Outcome, Statistics, World},
@@ -40,7 +41,7 @@ thread_local! {
 }
 
 /// A finished run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Run {
     pub(crate) seed: u64,
     pub(crate) outcome: Outcome,
@@ -51,12 +52,18 @@ pub(crate) struct Run {
 
 /// Runs one seed.
 pub(crate) fn run_seed(seed: u64, profile: &Profile, trace: bool) -> Run {
+    run_history(History::draw(seed, profile), trace)
+}
+
+/// Runs one history. A panic of the product is a failure of the check `assert`.
+pub(crate) fn run_history(history: History, trace: bool) -> Run {
+    let seed = history.shape.seed;
     if let Some(probe) = PROBE.get() {
         (probe.reset)();
     }
     // What another run of this thread has reached is none of ours.
     let _ = base::marks::take_reached();
-    let mut world = World::new(seed, profile, trace);
+    let mut world = World::with(history.shape, history.schedule, trace);
     let outcome = run_world(&mut world);
     let memory_peak = PROBE.get().map_or(0, |probe| (probe.peak)());
     Run {

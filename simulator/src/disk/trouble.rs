@@ -6,11 +6,13 @@
 //! so fewer bytes mean the end of the file. What a crash leaves of a write in flight is a part.
 
 use platform::DiskError;
+use serde::{Deserialize, Serialize};
 
 use super::{Disk, Entry, File, SECTOR};
 
 /// What the device may fail to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Operation {
     Read,
     Write,

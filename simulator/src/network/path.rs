@@ -1,9 +1,10 @@
 //! The way from one host to another: whether anything passes, how fast, and what gets damaged.
 
 use base::Bytes;
+use serde::{Deserialize, Serialize};
 
 /// How much slower than usual a way is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Slowness {
     /// Added to every delay, in microseconds.
     pub(crate) delay: u64,
@@ -18,7 +19,8 @@ pub(crate) struct Slowness {
 const LAG_MAX: u64 = 20_000_000;
 
 /// What happens to the next bytes on a way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Damage {
     /// One bit of them turns over.
     Flip,

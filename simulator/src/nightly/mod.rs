@@ -22,6 +22,7 @@ use self::{
     state::{Found, Night},
 };
 use crate::{
+    history::History,
     profile::Profile,
     report as lines,
     runner::{Campaign, Summary},
@@ -159,7 +160,13 @@ fn seeds(
         stop_at_failure: false,
         until: Some(begun + limit),
     };
-    let summary: Summary = campaign.run(|_| {});
+    let schedules = order.directory.join("schedules");
+    let summary: Summary = campaign.run(|run| {
+        if run.outcome.failure.is_some() {
+            // A schedule that cannot be written is no reason to lose the night; the seed is kept.
+            let _ = History::write(&schedules, profile, run);
+        }
+    });
     for (seed, failure) in &summary.failures {
         night.failures.push(Found {
             what: format!("{} in {name}", failure.check),

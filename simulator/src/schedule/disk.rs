@@ -5,9 +5,11 @@ use crate::{
     disk::{Crash, Operation},
     profile::Classes,
 };
+use serde::{Deserialize, Serialize};
 
 /// Something that happens to a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum DiskFault {
     /// The n-th such request from now on fails.
     Error { operation: Operation, nth: u64 },
@@ -24,7 +26,8 @@ pub(crate) enum DiskFault {
 }
 
 /// What a device holds instead of what was written to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum DiskDamage {
     /// Some bits of a sector are others.
     Rot,

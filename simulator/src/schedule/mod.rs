@@ -14,6 +14,7 @@ mod network;
 mod process;
 
 use base::{Domain, Prng};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     disk::{Crash, Point},
@@ -24,7 +25,8 @@ use crate::{
 pub(crate) use disk::{DiskDamage, DiskFault};
 
 /// Something that happens to the cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Fault {
     /// Kills the process, or cuts the power, of every node in the mask.
     Crash { nodes: u64, crash: Crash },
@@ -85,7 +87,8 @@ pub(crate) enum Fault {
 }
 
 /// As whom a client comes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Identity {
     /// As the one it was, whose numbers it goes on from.
     Same,

@@ -11,11 +11,12 @@
 
 use base::{Instant, Timestamp};
 use platform::Now;
+use serde::{Deserialize, Serialize};
 
 use super::EPOCH;
 
 /// How a node's clocks differ from virtual time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClockShape {
     /// Of the realtime clock, in microseconds.
     pub(crate) offset: i64,

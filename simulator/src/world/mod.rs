@@ -48,7 +48,7 @@ use crate::{
     },
     disk::Point,
     network::{Network, NetworkTimer, Output},
-    profile::{Profile, Shape},
+    profile::Shape,
     schedule::Schedule,
     workload::Workload,
 };
@@ -209,7 +209,7 @@ pub(crate) struct Statistics {
 }
 
 /// How a run ended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) failure: Option<Failure>,
     pub(crate) digest: u64,
@@ -260,12 +260,6 @@ const NODE_STARTS_WITHIN: u64 = 1_000_000;
 const EVENTS_MAX: u64 = 30_000_000;
 
 impl World {
-    pub(crate) fn new(seed: u64, profile: &Profile, trace: bool) -> Self {
-        let shape = Shape::draw(seed, profile);
-        let schedule = Schedule::draw(&shape);
-        Self::with(shape, schedule, trace)
-    }
-
     /// A world in which these faults happen.
     pub(crate) fn with(shape: Shape, schedule: Schedule, trace: bool) -> Self {
         let seed = shape.seed;
