@@ -333,7 +333,10 @@ impl Hosted {
         };
         let reply = partition.apply(&header, &prepare[HEADER_SIZE..]);
         let group = self.id;
-        let due = header.op.0 % core.config.limits.partition_checkpoint_ops == 0;
+        let due = header
+            .op
+            .0
+            .is_multiple_of(core.config.limits.partition_checkpoint_ops);
         let due = (due && matches!(self.state, State::Running(_)))
             .then(|| (prepare.clone(), partition.snapshot()));
         core.observe(|| Observation::Committed {

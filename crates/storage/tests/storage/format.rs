@@ -5,7 +5,11 @@ use std::fmt::Write;
 use base::{GroupId, Op, ReplicaIndex, ShardIndex, View};
 use expect_test::{Expect, expect};
 use platform::{Outbox, Path};
-use storage::{FileIds, ViewStore, ViewStoreConfig, Views, ViewsIdentity, segment_name};
+use storage::{
+    CheckpointHeader, FileIds, ViewStore, ViewStoreConfig, Views, ViewsIdentity, checkpoint_name,
+    segment_name,
+};
+use wire::replica::CheckpointMark;
 
 use crate::{
     disk::Disk,
@@ -161,4 +165,40 @@ fn a_view_store_is_records_of_64_bytes() {
             0448
         "#]],
     );
+}
+
+#[test]
+fn a_checkpoint_is_a_header_and_a_body() {
+    let mark = CheckpointMark {
+        op: Op(1024),
+        identity: 0x1111,
+        base: Op(512),
+        base_identity: 0x2222,
+        size: 6,
+        digest: base::checksum::xxh3_128(b"a body"),
+    };
+    let header = CheckpointHeader {
+        cluster: 0xc1a5,
+        group: GroupId(7 << 10 | 3),
+        mark,
+    };
+    let mut content = header.encode().to_vec();
+    content.extend_from_slice(b"a body");
+    check(
+        &content,
+        &expect![[r#"
+            0000  86 d8 35 90 9f 84 1b df d1 5f 47 8e d6 d1 73 ea
+            0016  76 69 65 77 73 74 61 6d 70 20 63 6b 70 74 20 31
+            0032  a5 c1 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+            0048  03 1c 00 00 00 00 00 00 00 04 00 00 00 00 00 00
+            0064  11 11 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+            0080  00 02 00 00 00 00 00 00 06 00 00 00 00 00 00 00
+            0096  22 22 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+            0112  e5 c2 f8 16 c4 4f 58 43 a4 66 fc f4 1e 31 d3 7c
+            0256  61 20 62 6f 64 79
+            0262
+        "#]],
+    );
+    assert_eq!(CheckpointHeader::decode(&content), Some(header));
+    assert_eq!(checkpoint_name(Op(1024)), "00000000000000001024.checkpoint");
 }
