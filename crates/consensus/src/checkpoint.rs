@@ -27,7 +27,7 @@ impl Group {
     /// What this log has of a committed op with this identity.
     #[must_use]
     pub fn holds(&self, op: Op, checksum: u128) -> Held {
-        let own = self.log.header(op).map(|own| own.checksum);
+        let own = self.log.identity(op);
         if op <= self.log.commit() {
             Held::Applied
         } else if own == Some(checksum) {
@@ -44,7 +44,7 @@ impl Group {
         }
         self.commit_max = self.commit_max.max(op);
         if let Some(install) = &mut self.install {
-            install.vetted = install.vetted.max(op.min(install.op));
+            install.vetted = install.vetted.max(op.min(install.log.op));
         }
         self.advance_commit(out);
         self.continue_install(now, out);
@@ -66,7 +66,7 @@ impl Group {
         base::invariant!(self.holds(op, header.checksum) == Held::Not);
         self.log.reset(header);
         self.commit_max = self.commit_max.max(op);
-        self.durable = op;
+        self.written = op;
         self.truncating = None;
         self.touch();
         match (self.status, &mut self.install) {
@@ -78,7 +78,12 @@ impl Group {
                 // The view's log may have grown, or been overtaken: what is committed is in any
                 // log from here on.
                 install.vetted = op;
-                install.op = install.op.max(op);
+                install.cut = None;
+                if install.log.op < op {
+                    install.log.op = op;
+                    install.log.checksum = header.checksum;
+                    install.log.headers.clear();
+                }
                 self.continue_install(now, out);
             }
             (Status::ViewChange, None) => {

@@ -5,14 +5,16 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use base::{Bytes, GroupId, Instant, Op, Prng, ReplicaIndex, View};
-use wire::replica::{Envelope, GroupStatus, Message, PrepareHeader, StatusRole};
+use wire::replica::{Envelope, GroupStatus, Message, PrepareHeader, StatusRole, Trust};
 
 use crate::{
     ignore::{Ignore, Ignored},
+    install::Install,
     log::Log,
     log_merge::Candidate,
     promises::Promises,
     quorum::Quorums,
+    rejoin::Rejoin,
     timeouts::{Timeout, Timeouts},
     view_change::Begun,
 };
@@ -50,6 +52,17 @@ pub struct GroupConfig {
     pub timing: Timing,
 }
 
+/// What a replica must not forget about a group: what it has promised, and what its log is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stand {
+    /// It has left all views before this one.
+    pub view: View,
+    /// The view its log belongs to.
+    pub log_view: View,
+    /// What its log is worth as a witness.
+    pub trust: Trust,
+}
+
 /// What a group asks for, in order.
 #[derive(Debug)]
 pub enum Effect {
@@ -71,13 +84,8 @@ pub enum Effect {
         /// The last op to keep.
         op: Op,
     },
-    /// Make these durable; `on_view_durable` tells when they are.
-    PersistView {
-        /// The view.
-        view: View,
-        /// The view of the log.
-        log_view: View,
-    },
+    /// Make this durable; `on_view_durable` tells when it is.
+    PersistView(Stand),
     /// This prepare is committed; in op order, each once.
     Commit {
         /// The whole frame.
@@ -95,11 +103,30 @@ pub enum Effect {
         /// Last op.
         until: Op,
     },
+    /// Read `op` from the journal; if it has this identity, send it to `to` in an envelope of any
+    /// view.
+    ServeBody {
+        /// To whom.
+        to: ReplicaIndex,
+        /// Which op.
+        op: Op,
+        /// Its identity.
+        checksum: u128,
+    },
     /// View, role or status have changed.
     RoleChanged,
+    /// The log is trusted again, durably.
+    Trusted,
     /// A view begins with all replicas heard but no quorum of trusted logs among them: what was
     /// acknowledged may be gone.
     LossPossible,
+    /// All replicas are heard, and still nobody can tell whether `op` was committed: no log has
+    /// its body, and too few never held it. The group stops rather than guess, until a replica
+    /// finds the body.
+    Undecidable {
+        /// The first such op.
+        op: Op,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,18 +135,6 @@ pub(crate) enum Status {
     Normal,
     /// This replica has left all earlier views and its log does not belong to this one yet.
     ViewChange,
-}
-
-/// The log of a view on its way into this replica: a new primary's from the best vote, a
-/// backup's from the start_view.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Install {
-    /// Who has it.
-    pub(crate) source: ReplicaIndex,
-    /// Its last op.
-    pub(crate) op: Op,
-    /// Up to where this replica's log is known to agree with it.
-    pub(crate) vetted: Op,
 }
 
 /// One replica of one group.
@@ -135,12 +150,14 @@ pub struct Group {
     pub(crate) log: Log,
     /// Highest op known to be committed in the group.
     pub(crate) commit_max: Op,
-    /// Highest op of this log that is as durable as the mode asks.
-    pub(crate) durable: Op,
+    /// Highest op of this log that the journal says is as durable as the mode asks; bodies
+    /// before it may be missing.
+    pub(crate) written: Op,
     /// The truncation under way; a view's log is not complete before it is durable.
     pub(crate) truncating: Option<Op>,
-    /// Whether the log holds all this replica may have acknowledged.
-    pub(crate) trusted: bool,
+    /// What the log is worth as a witness of what this replica has acknowledged.
+    pub(crate) trust: Trust,
+    pub(crate) trust_durable: Trust,
     /// From where on a log in doubt holds all that again: the primary's head, once heard.
     pub(crate) trusted_from: Option<Op>,
     /// Primary: up to where each replica has acknowledged, in this view.
@@ -154,6 +171,11 @@ pub struct Group {
     /// Last op asked of a peer; the answer ends there.
     pub(crate) requested: Op,
     pub(crate) install: Option<Install>,
+    /// View changes in a row that came to nothing.
+    pub(crate) fruitless: u32,
+    /// The op that was last said to be undecidable.
+    pub(crate) undecidable: Option<Op>,
+    pub(crate) rejoin: Rejoin,
     /// Whether this replica wishes for the next view.
     pub(crate) suspicious: bool,
     /// The view each replica wishes for.
@@ -194,11 +216,12 @@ impl Group {
             log_view: View(0),
             view_durable: View(0),
             log_view_durable: View(0),
-            commit_max: log.commit(),
-            durable: log.op(),
+            commit_max: log.committed(),
+            written: log.op(),
             log,
             truncating: None,
-            trusted: true,
+            trust: Trust::Trusted,
+            trust_durable: Trust::Trusted,
             trusted_from: None,
             acked: [Op(0); REPLICAS_MAX],
             barrier: Op(0),
@@ -206,6 +229,9 @@ impl Group {
             target: Op(0),
             requested: Op(0),
             install: None,
+            fruitless: 0,
+            undecidable: None,
+            rejoin: Rejoin::default(),
             suspicious: false,
             wishes: [View(0); REPLICAS_MAX],
             votes: [const { None }; REPLICAS_MAX],
@@ -239,41 +265,49 @@ impl Group {
                 op,
                 commit,
                 log_view,
-                trusted,
+                trust,
+                checksum,
                 headers,
+                faulty,
+                nonce,
                 ..
             } => {
                 let vote = Candidate {
                     op,
+                    checksum,
                     commit,
                     log_view,
-                    trusted,
+                    trust,
                     headers,
+                    faulty,
+                    nonce,
                 };
                 self.on_do_view_change(now, from, view, vote, out);
             }
             Message::StartView {
                 op,
                 commit,
+                checksum,
                 headers,
+                nonce,
                 ..
             } => {
-                self.on_start_view(
-                    now,
-                    from,
-                    view,
-                    &Begun {
-                        op,
-                        commit,
-                        headers,
-                    },
-                    out,
-                );
+                let begun = Begun {
+                    op,
+                    checksum,
+                    commit,
+                    headers,
+                    nonce,
+                };
+                self.on_start_view(now, from, view, &begun, out);
             }
             Message::RequestPrepares {
                 from: first, to, ..
             } => {
                 self.on_request_prepares(from, view, first, to, out);
+            }
+            Message::RequestBody { op, checksum, .. } => {
+                self.on_request_body(from, op, checksum, out);
             }
             Message::RepairPrepare { .. }
             | Message::Heartbeat { .. }
@@ -285,25 +319,31 @@ impl Group {
         self.invariants();
     }
 
-    /// The primary's log continues in the journal; `view` and `log_view` are durable.
-    pub fn on_view_durable(
-        &mut self,
-        now: Instant,
-        view: View,
-        log_view: View,
-        out: &mut Vec<Effect>,
-    ) {
-        base::invariant!(view <= self.view && log_view <= self.log_view);
-        self.view_durable = self.view_durable.max(view);
-        self.log_view_durable = self.log_view_durable.max(log_view);
+    /// `stand` is durable.
+    pub fn on_view_durable(&mut self, now: Instant, stand: Stand, out: &mut Vec<Effect>) {
+        base::invariant!(stand.view <= self.view && stand.log_view <= self.log_view);
+        let before = (self.view_durable, self.log_view_durable);
+        self.view_durable = self.view_durable.max(stand.view);
+        self.log_view_durable = self.log_view_durable.max(stand.log_view);
+        let regained = self.trust_durable != Trust::Trusted && self.trust == Trust::Trusted;
+        self.trust_durable = stand.trust;
+        if regained && stand.trust == Trust::Trusted {
+            out.push(Effect::Trusted);
+        }
         // While it was not durable nothing could be told.
         self.touch();
-        self.speak(now, out);
+        self.cut_in_doubt(now, out);
+        if before != (self.view_durable, self.log_view_durable) {
+            self.speak(now, out);
+        }
         self.invariants();
     }
 
     /// Says what waited for `(view, log_view)` to be durable.
     pub(crate) fn speak(&mut self, now: Instant, out: &mut Vec<Effect>) {
+        if self.suspicious && !self.timeouts.is_set(Timeout::StartViewChange) {
+            self.wish(now, out);
+        }
         match self.status {
             Status::ViewChange if self.view_durable == self.view => {
                 self.send_do_view_change(now, out);
@@ -353,9 +393,10 @@ impl Group {
             view: self.view,
             log_view: self.log_view,
             op: self.log.op(),
-            commit: self.log.commit(),
+            commit: self.log.committed(),
             checksum: self.log.checksum(),
             role: match self.status {
+                _ if self.is_blank() => self.blank_role(),
                 Status::Normal if self.abdicated || wishes => StatusRole::Abdicated,
                 Status::Normal if self.log_view_durable == self.view => StatusRole::Normal,
                 _ => StatusRole::ViewChange,
@@ -388,10 +429,11 @@ impl Group {
     }
 
     pub(crate) fn persist(&self, out: &mut Vec<Effect>) {
-        out.push(Effect::PersistView {
+        out.push(Effect::PersistView(Stand {
             view: self.view,
             log_view: self.log_view,
-        });
+            trust: self.trust,
+        }));
     }
 
     pub(crate) const fn ignore(&mut self, reason: Ignore) {
@@ -437,7 +479,7 @@ impl Group {
     /// Whether the log holds all this replica may have acknowledged.
     #[must_use]
     pub const fn is_trusted(&self) -> bool {
-        self.trusted
+        matches!(self.trust, Trust::Trusted)
     }
 
     /// The primary of the view it is in.
@@ -462,13 +504,19 @@ impl Group {
     /// earlier views acknowledged has been applied.
     #[must_use]
     pub fn is_serving(&self) -> bool {
-        self.leads() && self.log.commit() >= self.barrier
+        self.leads() && !self.is_being_founded() && self.log.commit() >= self.barrier
     }
 
     /// Whether this is a primary that may append another op now.
     #[must_use]
     pub fn can_prepare(&self) -> bool {
-        self.leads() && self.log.uncommitted() < self.config.pipeline_max
+        let room = self.log.uncommitted() < self.config.pipeline_max;
+        self.leads() && room && !self.is_being_founded() && self.log.complete() == self.log.op()
+    }
+
+    /// Up to where the log is as durable as the mode asks, without a hole.
+    pub(crate) fn durable(&self) -> Op {
+        self.written.min(self.log.complete())
     }
 
     pub(crate) fn leads(&self) -> bool {
@@ -504,17 +552,18 @@ impl Group {
     /// What always holds:
     ///
     /// ```text
-    /// commit <= min(commit_max, op)    durable <= op    log_view <= view
+    /// committed <= commit_max    written <= op    log_view <= view
     /// view_durable <= view             log_view_durable <= log_view
     /// normal <=> log_view = view       install only between views
+    /// blank => not normal
     /// ```
     ///
     /// # Panics
     /// If one of them does not.
     pub fn invariants(&self) {
         self.log.invariants();
-        base::invariant!(self.log.commit() <= self.commit_max);
-        base::invariant!(self.durable <= self.log.op());
+        base::invariant!(self.log.committed() <= self.commit_max);
+        base::invariant!(self.written <= self.log.op());
         base::invariant!(self.log_view <= self.view);
         base::invariant!(self.view_durable <= self.view);
         base::invariant!(self.log_view_durable <= self.log_view);
@@ -522,11 +571,14 @@ impl Group {
             Status::Normal => {
                 base::invariant_eq!(self.log_view, self.view);
                 base::invariant!(self.install.is_none());
+                base::invariant!(!self.is_blank());
             }
-            Status::ViewChange => base::invariant!(self.log_view < self.view),
+            Status::ViewChange => {
+                base::invariant!(self.log_view < self.view || self.is_blank());
+            }
         }
         if let Some(install) = &self.install {
-            base::invariant!(install.vetted >= self.log.commit());
+            base::invariant!(install.vetted >= self.log.committed());
             base::invariant!(install.vetted <= self.log.op());
         }
     }

@@ -22,11 +22,13 @@ pub enum Ignore {
     Stranger,
     /// The log here does not (yet) belong to the view, so it can vouch for nothing.
     CannotVouch,
+    /// This replica's disk is new or was replaced, and it may not join the view.
+    Blank,
 }
 
 impl Ignore {
     /// How many reasons there are.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 10;
 }
 
 /// How often each reason came up.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use base::{Bytes, Instant, Op, ReplicaIndex, View};
-use wire::replica::{GroupStatus, Message, PrepareHeader, StatusRole};
+use wire::replica::{GroupStatus, Message, PrepareHeader, StatusRole, Trust};
 
 use crate::{
     group::{Effect, Group, PrepareSlot, Status},
@@ -22,7 +22,7 @@ impl Group {
             view: self.view,
             op: self.log.op().next(),
             parent: self.log.checksum(),
-            commit: self.log.commit(),
+            commit: self.log.committed(),
         }
     }
 
@@ -62,8 +62,11 @@ impl Group {
             self.target = header.op;
             return;
         }
-        let stale = header.view < self.view && !base::planted::bug(18);
-        if stale {
+        if header.view < self.view {
+            if base::planted::bug(18) {
+                // Planted: a view that was left is still served.
+                self.append_stale(header, frame, out);
+            }
             return self.ignore(Ignore::OlderView);
         }
         if from != header.view.primary(self.config.replica_count) || from == self.config.replica {
@@ -90,32 +93,85 @@ impl Group {
         self.invariants();
     }
 
+    /// Planted bug 18: a backup that has promised a later view appends a prepare of the view that
+    /// its log belongs to.
+    fn append_stale(&mut self, header: &PrepareHeader, frame: Bytes, out: &mut Vec<Effect>) {
+        let fits = header.op == self.log.op().next() && header.parent == self.log.checksum();
+        let stale = self.status == Status::ViewChange && header.view == self.log_view;
+        if fits && stale && self.install.is_none() && self.truncating.is_none() {
+            self.append(*header, frame, out);
+        }
+    }
+
+    /// Planted bug 18: and acknowledges it, in the view that it has left.
+    fn acknowledge_stale(&self, out: &mut Vec<Effect>) {
+        let op = self.durable();
+        let to = self.log_view.primary(self.config.replica_count);
+        if let Some(checksum) = self.log.identity(op)
+            && to != self.config.replica
+            && op > Op(0)
+        {
+            let group = self.config.group;
+            let message = Message::PrepareOk {
+                group,
+                op,
+                checksum,
+            };
+            let frame = message.encode(self.config.cluster, self.log_view, self.config.replica);
+            out.push(Effect::Send { to, frame });
+        }
+    }
+
     /// Appends a prepare of the view's log.
     pub(crate) fn append(&mut self, header: PrepareHeader, frame: Bytes, out: &mut Vec<Effect>) {
         self.log.append(header, frame.clone());
         out.push(Effect::Append { prepare: frame });
         if base::planted::bug(1) && self.status == Status::Normal {
             // Planted: acknowledged before the write has completed.
-            self.durable = self.log.op();
+            self.written = self.log.op();
             self.send_prepare_ok(out);
         }
     }
 
-    /// The journal is as durable as the mode asks up to `op`.
+    /// The journal is as durable as the mode asks up to `op`; it may still miss bodies before.
     pub fn on_durable(&mut self, now: Instant, op: Op, out: &mut Vec<Effect>) {
         base::invariant!(op <= self.log.op());
-        self.durable = self.durable.max(op);
-        self.check_trust();
+        self.written = self.written.max(op);
+        self.durable_grew(now, out);
+        self.invariants();
+    }
+
+    /// The journal durably holds a body again that was missing. The frame is verified.
+    pub fn on_repaired(
+        &mut self,
+        now: Instant,
+        header: PrepareHeader,
+        frame: Bytes,
+        out: &mut Vec<Effect>,
+    ) {
+        if !self.log.repair(header, frame) {
+            return self.ignore(Ignore::Duplicate);
+        }
+        base::sometimes!("consensus: a missing body is back");
+        self.advance_commit(out);
+        self.durable_grew(now, out);
+        self.invariants();
+    }
+
+    fn durable_grew(&mut self, now: Instant, out: &mut Vec<Effect>) {
+        self.check_trust(out);
+        if base::planted::bug(18) && self.status == Status::ViewChange {
+            self.acknowledge_stale(out);
+        }
         if self.status == Status::Normal && self.log_view_durable == self.view {
             if self.is_primary() {
-                self.acked[usize::from(self.config.replica.0)] = self.durable;
+                self.acked[usize::from(self.config.replica.0)] = self.durable();
                 self.try_commit(out);
             } else {
                 self.send_prepare_ok(out);
             }
         }
         self.finish_install(now, out);
-        self.invariants();
     }
 
     /// A backup acknowledges all that is durable here, if its log belongs durably to the view.
@@ -125,14 +181,16 @@ impl Group {
         if !settled || !spoken {
             return;
         }
-        let Some(header) = self.log.header(self.durable) else {
+        let op = self.durable();
+        let checksum = self.log.identity(op);
+        let Some(checksum) = checksum.filter(|_| op > Op(0)) else {
             return;
         };
         let group = self.config.group;
         let message = Message::PrepareOk {
             group,
-            op: header.op,
-            checksum: header.checksum,
+            op,
+            checksum,
         };
         self.send(self.primary(), &message, out);
     }
@@ -154,11 +212,8 @@ impl Group {
         if self.status != Status::Normal {
             return self.ignore(Ignore::WrongStatus);
         }
-        let known = self
-            .log
-            .header(op)
-            .is_some_and(|header| header.checksum == checksum);
-        if !known && op > self.log.commit() && !base::planted::bug(6) {
+        let known = self.log.identity(op) == Some(checksum);
+        if !known && op > self.log.committed() && !base::planted::bug(6) {
             return self.ignore(Ignore::OtherIdentity);
         }
         let acked = &mut self.acked[usize::from(from.0)];
@@ -177,17 +232,22 @@ impl Group {
     }
 
     /// Hands out all that is known to be committed and known to be of this log: everything in
-    /// normal operation, up to `vetted` while the log of a view is on its way in.
+    /// normal operation, up to `vetted` while the log of a view is on its way in. A missing body
+    /// holds it back.
     pub(crate) fn advance_commit(&mut self, out: &mut Vec<Effect>) {
-        let limit = match (self.status, self.install) {
+        let limit = match (self.status, &self.install) {
             (Status::Normal, _) => self.log.op(),
-            (Status::ViewChange, Some(install)) => install.vetted,
-            (Status::ViewChange, None) => return,
+            (Status::ViewChange, Some(install)) => install.vetted.max(self.log.committed()),
+            (Status::ViewChange, None) => self.log.committed(),
         };
-        while self.log.commit() < limit.min(self.commit_max) {
-            let prepare = self.log.commit_next();
+        self.log.commit_up_to(limit.min(self.commit_max));
+        while let Some(prepare) = self.log.commit_next() {
             out.push(Effect::Commit { prepare });
             self.touch();
+            if self.status == Status::Normal {
+                // The view works.
+                self.fruitless = 0;
+            }
         }
     }
 
@@ -200,6 +260,7 @@ impl Group {
         out: &mut Vec<Effect>,
     ) {
         self.release(now, from, peer, out);
+        self.hear(now, from, peer, out);
         if peer.role == StatusRole::Normal {
             // Whoever still wishes repeats it.
             self.wishes[usize::from(from.0)] = View(0);
@@ -217,6 +278,8 @@ impl Group {
                 StatusRole::ViewChange => self.tell_view(from, out),
                 // A backup that suspects this primary is told that it is well.
                 StatusRole::Abdicated => self.touch(),
+                StatusRole::Rejoining => self.make_way(now, out),
+                StatusRole::Doubt => {}
                 StatusRole::Normal if peer.op < self.log.op() => self.touch(),
                 // It may have been between views when the commit was told.
                 StatusRole::Normal if peer.commit < self.log.commit() => self.touch(),
@@ -234,6 +297,7 @@ impl Group {
     /// A backup hears from the primary of its view.
     fn on_primary_status(&mut self, now: Instant, primary: &GroupStatus, out: &mut Vec<Effect>) {
         self.trust_primary();
+        self.fruitless = 0;
         self.target = self.target.max(primary.op);
         let committed = if base::planted::bug(15) {
             primary.op
@@ -242,12 +306,12 @@ impl Group {
         };
         self.commit_max = self.commit_max.max(committed);
         self.advance_commit(out);
-        if !self.trusted {
+        if self.trust == Trust::Doubt {
             self.trusted_from.get_or_insert(primary.op);
-            self.check_trust();
+            self.check_trust(out);
         }
         self.request_missing(now, out);
-        if primary.commit < self.durable {
+        if primary.commit < self.durable() {
             self.send_prepare_ok(out);
         }
     }
@@ -255,15 +319,17 @@ impl Group {
     /// A log in doubt is trusted again once it durably holds what its primary held when it was
     /// heard: all this replica may have acknowledged in the view. Not before: the trust outlives
     /// a crash of the process, so what it rests on must too.
-    fn check_trust(&mut self) {
+    fn check_trust(&mut self, out: &mut Vec<Effect>) {
         let held = if base::planted::bug(43) {
             self.log.op()
         } else {
-            self.durable
+            self.durable()
         };
         if self.trusted_from.is_some_and(|op| held >= op) {
+            base::sometimes!("consensus: a log in doubt has caught up with its primary");
             self.trusted_from = None;
-            self.trusted = true;
+            self.trust = Trust::Trusted;
+            self.persist(out);
             self.touch();
         }
     }

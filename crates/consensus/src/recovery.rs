@@ -2,12 +2,12 @@
 
 use alloc::vec::Vec;
 
-use base::{Bytes, Instant, Op, Prng, View};
-use wire::replica::PrepareHeader;
+use base::{Instant, Op, Prng, View};
+use wire::replica::{PrepareHeader, Trust};
 
 use crate::{
     group::{Effect, Group, GroupConfig, Status},
-    log::Log,
+    log::{Entry, Log, Start},
 };
 
 /// What recovery found on disk.
@@ -17,25 +17,32 @@ pub struct Recovered {
     pub view: View,
     /// The durable view of the log.
     pub log_view: View,
-    /// What is known to be committed: the highest commit that any record carries.
+    /// The last op applied: by a checkpoint, or from the records before the first missing one.
     pub commit: Op,
-    /// The newest headers, ascending, ending at the head.
+    /// What is known to be committed, at least `commit`: the highest commit that any record
+    /// carries.
+    pub committed: Op,
+    /// The head and its identity.
+    pub head: (Op, u128),
+    /// The newest headers, ascending; those of damaged ops are left out.
     pub headers: Vec<PrepareHeader>,
-    /// The frames after `commit`.
-    pub suffix: Vec<Bytes>,
-    /// Whether the log holds all that this replica may have acknowledged.
-    pub trusted: bool,
+    /// One entry for each op after `commit`.
+    pub suffix: Vec<Entry>,
+    /// What the log is worth as a witness of what this replica has acknowledged.
+    pub trust: Trust,
     /// Until when read leases may hold that rest on what was said before the restart.
     pub promised_until: Instant,
 }
 
 impl Group {
     /// A group with an empty log whose first view is `view`: all replicas derive it from the
-    /// committed op that created the group, so nothing needs to be durable.
+    /// committed op that created the group, so nothing needs to be durable. It is trusted if
+    /// this replica has certainly never had the group, blank if its disk would not know.
     #[must_use]
     pub fn create(
         config: GroupConfig,
         view: View,
+        trust: Trust,
         now: Instant,
         prng: Prng,
         out: &mut Vec<Effect>,
@@ -44,9 +51,11 @@ impl Group {
             view,
             log_view: view,
             commit: Op(0),
+            committed: Op(0),
+            head: (Op(0), 0),
             headers: Vec::new(),
             suffix: Vec::new(),
-            trusted: true,
+            trust,
             promised_until: Instant::ZERO,
         };
         Self::start(config, recovered, false, now, prng, out)
@@ -78,27 +87,41 @@ impl Group {
         let window = config
             .pipeline_max
             .max(usize::try_from(config.repair_max).unwrap_or(64));
-        let log = Log::new(
-            recovered.commit,
-            recovered.headers,
-            recovered.suffix,
+        let log = Log::new(Start {
+            commit: recovered.commit,
+            committed: recovered.committed,
+            head: recovered.head,
+            headers: recovered.headers,
+            suffix: recovered.suffix,
             window,
-        );
+        });
         let mut group = Self::new(config, log, prng);
         group.view = recovered.view;
         group.log_view = recovered.log_view;
         group.view_durable = recovered.view;
         group.log_view_durable = recovered.log_view;
         group.promise_all(recovered.promised_until);
-        group.trusted = recovered.trusted || config.replica_count == 1;
+        group.trust = match config.replica_count {
+            // Alone there is nobody to ask.
+            1 => Trust::Trusted,
+            _ => recovered.trust,
+        };
+        if base::planted::bug(32) {
+            // Planted: a log in doubt counts like any other.
+            group.trust = Trust::Trusted;
+        }
+        group.trust_durable = recovered.trust;
+        if group.is_blank() {
+            group.rejoin.nonce = u128::from(group.prng.next_u64()) << 64 | 1;
+        }
         out.push(Effect::RoleChanged);
-        if group.log_view < group.view {
+        if group.log_view < group.view || group.is_blank() {
             group.status = Status::ViewChange;
             group.arm_view_change(now);
             group.speak(now, out);
         } else if group.is_primary() {
             group.barrier = group.log.op();
-            group.acked[usize::from(config.replica.0)] = group.durable;
+            group.acked[usize::from(config.replica.0)] = group.durable();
             if restarted && config.replica_count > 1 {
                 group.abdicate(now, out);
             } else {

@@ -46,22 +46,48 @@ impl Group {
     /// primary, sometimes another, so that no dead or slow one can hold it up.
     fn choose_source(&mut self) -> ReplicaIndex {
         let primary = self.primary();
-        match self.install {
-            Some(install) if self.is_primary() && !base::planted::bug(39) => install.source,
-            _ if primary != self.config.replica && self.prng.chance(3, 4) => primary,
-            _ => {
-                let others: Vec<ReplicaIndex> = self.others().collect();
-                others[self.prng.index(others.len())]
-            }
+        let own = primary == self.config.replica;
+        match &self.install {
+            Some(install) if own && !base::planted::bug(39) => install.source(),
+            _ if !own && (base::planted::bug(30) || self.prng.chance(3, 4)) => primary,
+            _ => self.choose_other(),
         }
     }
 
+    fn choose_other(&mut self) -> ReplicaIndex {
+        let others: Vec<ReplicaIndex> = self.others().collect();
+        others[self.prng.index(others.len())]
+    }
+
+    /// A new primary asks somebody for a body that the log's source lacks; any replica may have
+    /// it, and no choice repeats for ever.
+    pub(crate) fn request_body(
+        &mut self,
+        now: Instant,
+        op: Op,
+        checksum: u128,
+        out: &mut Vec<Effect>,
+    ) {
+        self.requested = op;
+        let to = match &self.install {
+            Some(install) if base::planted::bug(30) => install.source(),
+            _ => self.choose_other(),
+        };
+        let retry = self.config.timing.repair_retry;
+        let jittered = self.prng.duration(retry, retry * 2);
+        self.timeouts.set(Timeout::Repair, now, jittered);
+        let group = self.config.group;
+        let message = Message::RequestBody {
+            group,
+            op,
+            checksum,
+        };
+        self.send(to, &message, out);
+    }
+
     pub(crate) fn on_repair_timeout(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        match self.install {
-            Some(install) if install.vetted < install.op => {
-                self.request_prepares(now, install.vetted.next(), install.op, out);
-            }
-            Some(_) => {}
+        match &self.install {
+            Some(_) => self.continue_install(now, out),
             None => self.request_missing(now, out),
         }
     }
@@ -83,6 +109,8 @@ impl Group {
         let until = last
             .min(self.log.op())
             .min(Op(first.0.saturating_add(self.config.repair_max)));
+        let hole = self.log.missing().find(|op| *op >= first);
+        let until = hole.map_or(until, |op| until.min(Op(op.0 - 1)));
         if first.0 == 0 || first > until {
             return self.ignore(Ignore::Gap);
         }
@@ -92,6 +120,21 @@ impl Group {
             from: first,
             until,
         });
+    }
+
+    /// A body is asked for by its identity: whoever has it may tell it, whatever its view.
+    pub(crate) fn on_request_body(
+        &mut self,
+        to: ReplicaIndex,
+        op: Op,
+        checksum: u128,
+        out: &mut Vec<Effect>,
+    ) {
+        let other = self.log.identity(op).is_some_and(|own| own != checksum);
+        if op == Op(0) || op > self.log.op() || other || self.log.is_missing(op) {
+            return self.ignore(Ignore::OtherIdentity);
+        }
+        out.push(Effect::ServeBody { to, op, checksum });
     }
 
     /// A peer, `from`, whose log belongs to `view` sends one of its prepares; the frame is
@@ -108,12 +151,11 @@ impl Group {
         if from == self.config.replica || from.0 >= self.config.replica_count {
             return self.ignore(Ignore::Stranger);
         }
-        if view != self.view {
-            return self.ignore(Ignore::OlderView);
-        }
+        let vouched = view == self.view;
         match self.status {
-            Status::Normal => self.repair_normal(now, header, frame, out),
-            Status::ViewChange => self.repair_install(now, from, header, frame, out),
+            Status::Normal if vouched => self.repair_normal(now, header, frame, out),
+            Status::Normal => self.ignore(Ignore::OlderView),
+            Status::ViewChange => self.repair_install(now, from, vouched, header, frame, out),
         }
         self.invariants();
     }
@@ -143,44 +185,6 @@ impl Group {
             // The answer is complete; before that, the timer watches over the rest of it.
             self.timeouts.clear(Timeout::Repair);
             self.request_missing(now, out);
-        }
-    }
-
-    fn repair_install(
-        &mut self,
-        now: Instant,
-        from: ReplicaIndex,
-        header: &PrepareHeader,
-        frame: Bytes,
-        out: &mut Vec<Effect>,
-    ) {
-        let Some(mut install) = self.install else {
-            return self.ignore(Ignore::WrongStatus);
-        };
-        // The logs of voters differ; an earlier incarnation may have asked another one.
-        let foreign = self.is_primary() && from != install.source;
-        if foreign && !base::planted::bug(39) {
-            return self.ignore(Ignore::CannotVouch);
-        }
-        if header.op != install.vetted.next() || header.op > install.op {
-            return self.ignore(Ignore::Duplicate);
-        }
-        let own = self.log.header(header.op).map(|own| own.checksum);
-        if own != Some(header.checksum) {
-            if header.op <= self.log.op() {
-                self.truncate_after(Op(header.op.0 - 1), out);
-            }
-            if header.parent != self.log.checksum() {
-                return self.ignore(Ignore::OtherIdentity);
-            }
-            self.append(*header, frame, out);
-        }
-        install.vetted = header.op;
-        self.install = Some(install);
-        self.advance_commit(out);
-        if install.vetted >= self.requested || install.vetted == install.op {
-            self.timeouts.clear(Timeout::Repair);
-            self.continue_install(now, out);
         }
     }
 }

@@ -10,12 +10,12 @@
 use alloc::vec::Vec;
 
 use base::{Instant, Op, ReplicaIndex, View};
-use wire::replica::{Message, PrepareHeader};
+use wire::replica::{Message, PrepareHeader, Trust};
 
 use crate::{
-    group::{Effect, Group, Install, REPLICAS_MAX, Status},
+    group::{Effect, Group, REPLICAS_MAX, Status},
     ignore::Ignore,
-    log_merge::{Candidate, choose},
+    log_merge::{Candidate, NewLog, decide},
     timeouts::Timeout,
 };
 
@@ -23,17 +23,24 @@ use crate::{
 pub(crate) struct Begun {
     /// Last op.
     pub(crate) op: Op,
+    /// Its identity.
+    pub(crate) checksum: u128,
     /// What is known to be committed.
     pub(crate) commit: Op,
-    /// The newest headers, ascending, up to `op`.
+    /// The newest headers, ascending; those of damaged ops are left out.
     pub(crate) headers: Vec<PrepareHeader>,
+    /// The blank vote that the view rests on, if it founds the group; else 0.
+    pub(crate) nonce: u128,
 }
+
+/// How often the patience with a view change doubles at most.
+const PATIENCE_DOUBLINGS: u32 = 5;
 
 impl Group {
     /// The primary of the view is silent, or says that it does not serve: wish for the next
     /// view.
     pub fn suspect(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        if self.config.replica_count == 1 || self.suspicious {
+        if self.config.replica_count == 1 || self.suspicious || !self.may_wish() {
             return;
         }
         self.suspicious = true;
@@ -44,9 +51,11 @@ impl Group {
     /// This replica hears no quorum of its group: a primary stops preparing and serving, and
     /// wishes for another view.
     pub fn abdicate(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        if self.config.replica_count == 1 || self.abdicated || !self.is_primary() {
+        let leading = self.is_primary() && !self.is_blank();
+        if self.config.replica_count == 1 || self.abdicated || !leading || base::planted::bug(29) {
             return;
         }
+        base::sometimes!("consensus: a primary abdicates");
         self.abdicated = true;
         out.push(Effect::RoleChanged);
         self.suspect(now, out);
@@ -62,7 +71,21 @@ impl Group {
         }
     }
 
-    fn wish(&mut self, now: Instant, out: &mut Vec<Effect>) {
+    /// An elected primary that cannot lead soon, because it lacks too much or would have to fetch
+    /// a checkpoint, gives the view up; who has voted for it joins in the wish.
+    pub fn forfeit(&mut self, now: Instant, out: &mut Vec<Effect>) {
+        if self.status == Status::ViewChange && self.is_primary() && !self.suspicious {
+            base::sometimes!("consensus: a lagging primary forfeits its view");
+            self.suspect(now, out);
+        }
+    }
+
+    /// Tells the wish for the next view, once it is durable that this one was entered: what a
+    /// replica wishes for bounds what it may have promised.
+    pub(crate) fn wish(&mut self, now: Instant, out: &mut Vec<Effect>) {
+        if self.view_durable < self.view {
+            return;
+        }
         let own = usize::from(self.config.replica.0);
         self.wishes[own] = self.view.next();
         // The envelope carries the view wished for.
@@ -101,6 +124,10 @@ impl Group {
             return self.ignore(Ignore::OlderView);
         }
         self.wishes[usize::from(from.0)] = view;
+        let forfeited = self.status == Status::ViewChange && from == self.primary();
+        if forfeited && view == self.view.next() {
+            self.suspect(now, out);
+        }
         self.check_wishes(now, out);
     }
 
@@ -120,19 +147,27 @@ impl Group {
         base::invariant!(view > self.view);
         self.view = view;
         self.status = Status::ViewChange;
-        self.install = None;
+        let install = self.install.take();
+        if install.is_some_and(|install| install.only_plans_a_cut()) {
+            // The cut that the log was in doubt for has not happened.
+            self.trust = Trust::Trusted;
+        }
+        self.leave_founding();
         self.trust_primary();
         self.abdicated = false;
         self.target = Op(0);
         self.requested = Op(0);
         self.trusted_from = None;
         self.votes = [const { None }; REPLICAS_MAX];
-        self.acked = [Op(0); REPLICAS_MAX];
+        if !base::planted::bug(6) {
+            // Planted: what was acknowledged in an earlier view counts in the next.
+            self.acked = [Op(0); REPLICAS_MAX];
+        }
         self.timeouts.clear(Timeout::Repair);
         self.touch();
         out.push(Effect::RoleChanged);
         if base::planted::bug(19) && self.log.op() > self.log.commit() {
-            let commit = self.log.commit();
+            let commit = self.log.committed();
             self.truncate_after(commit, out);
         }
         self.arm_view_change(now);
@@ -144,16 +179,26 @@ impl Group {
         self.persist(out);
     }
 
+    /// The patience with a view change: doubled each time one comes to nothing, and with jitter,
+    /// so that replicas whose timers resonate drift apart, and a slow one gets its time.
     pub(crate) fn arm_view_change(&mut self, now: Instant) {
-        let timing = self.config.timing;
-        let patience = self
-            .prng
-            .duration(timing.view_change, timing.view_change * 2);
+        let doublings = self.fruitless.min(PATIENCE_DOUBLINGS);
+        let base = self.config.timing.view_change * (1 << doublings);
+        let patience = if base::planted::bug(31) {
+            self.config.timing.view_change
+        } else {
+            self.prng.duration(base, base * 2)
+        };
         self.timeouts.set(Timeout::ViewChange, now, patience);
     }
 
     pub(crate) fn on_view_change_timeout(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        if self.status == Status::ViewChange {
+        if self.status == Status::ViewChange && self.may_wish() {
+            self.fruitless = self.fruitless.saturating_add(1);
+            base::sometimes!(
+                self.fruitless > 1,
+                "consensus: patience grows with fruitless view changes"
+            );
             self.arm_view_change(now);
             self.suspicious = true;
             self.wish(now, out);
@@ -175,7 +220,8 @@ impl Group {
     /// Votes, or asks a view that has begun already for its log.
     pub(crate) fn vote(&mut self, now: Instant, out: &mut Vec<Effect>) {
         let settled = self.status == Status::Normal || self.install.is_some();
-        if settled || self.view_durable < self.view {
+        let mute = self.view_durable < self.view || !self.may_vote();
+        if settled || mute {
             return;
         }
         let retry = self.config.timing.view_change_retry;
@@ -183,15 +229,26 @@ impl Group {
         self.timeouts.set(Timeout::DoViewChange, now, jittered);
         let vote = Candidate {
             op: self.log.op(),
-            commit: self.log.commit(),
+            checksum: self.log.checksum(),
+            commit: self.log.committed(),
             log_view: if base::planted::bug(9) {
                 self.view
             } else {
                 self.log_view
             },
-            trusted: self.trusted,
+            trust: self.trust,
             headers: self.log.newest(),
+            faulty: if base::planted::bug(14) {
+                Vec::new()
+            } else {
+                self.log.missing().collect()
+            },
+            nonce: self.rejoin.nonce,
         };
+        base::sometimes!(
+            !vote.faulty.is_empty(),
+            "consensus: a vote tells of missing bodies"
+        );
         if self.is_primary() {
             self.votes[usize::from(self.config.replica.0)] = Some(vote);
             return self.check_votes(now, out);
@@ -201,8 +258,11 @@ impl Group {
             op: vote.op,
             commit: vote.commit,
             log_view: vote.log_view,
-            trusted: vote.trusted,
+            trust: vote.trust,
+            checksum: vote.checksum,
             headers: vote.headers,
+            faulty: vote.faulty,
+            nonce: vote.nonce,
         };
         self.send(self.primary(), &message, out);
     }
@@ -229,6 +289,8 @@ impl Group {
             // The view has begun; the voter has missed it.
             if self.leads() {
                 self.send_start_view(from, out);
+            } else {
+                self.found_again(from, vote, out);
             }
             return;
         }
@@ -242,38 +304,65 @@ impl Group {
         if self.install.is_some() || self.votes[own].is_none() {
             return;
         }
-        let votes = || self.votes.iter().flatten();
-        let mut trusted = votes().filter(|vote| vote.trusted).count();
+        let votes = &self.votes[..usize::from(self.config.replica_count)];
+        let mut trusted = votes
+            .iter()
+            .flatten()
+            .filter(|vote| vote.is_trusted())
+            .count();
         if base::planted::bug(5) {
             // Planted: this replica's own vote counts twice.
             trusted += 1;
         }
         let quorum = trusted >= usize::from(self.quorums.view_change);
-        let all = votes().count() == usize::from(self.config.replica_count);
-        if !quorum && !all {
+        let all = votes.iter().all(Option::is_some);
+        let founding = Self::is_founding(votes);
+        if (!quorum && !all) || (!founding && !self.may_join()) {
             return;
         }
-        if !quorum {
-            out.push(Effect::LossPossible);
+        let commit = votes.iter().flatten().map(|vote| vote.commit).max();
+        let commit = commit.unwrap_or_default();
+        let blank = votes.iter().flatten().any(Candidate::is_blank);
+        if !quorum && blank && !founding && votes.len() > 2 {
+            // What the lost disks held nobody knows: too many are gone to go on.
+            return self.report_undecidable(commit.next(), out);
         }
-        let commit = votes().map(|vote| vote.commit).max().unwrap_or_default();
-        self.commit_max = self.commit_max.max(commit);
         // A quorum of trusted logs holds all that was committed; a log in doubt may have a later
         // log_view and lack it. Without one, no replica may lose what it has applied.
         let eligible = |vote: &Candidate| {
             if quorum {
-                vote.trusted || base::planted::bug(38)
+                vote.is_trusted() || base::planted::bug(38)
             } else {
                 vote.op >= commit
             }
         };
-        let indexed = self.votes.iter().enumerate();
-        let present = indexed.filter_map(|(index, vote)| Some((index, vote.as_ref()?)));
-        let present = present.filter(|(_, vote)| eligible(vote));
-        let (index, best) = choose(present).expect("the quorum, or whoever applied the most");
-        let source = ReplicaIndex(u8::try_from(index).expect("at most seven replicas"));
-        let (op, headers) = (best.op, best.headers.clone());
-        self.begin_install(now, source, op, &headers, out);
+        match decide(votes, eligible, self.quorums) {
+            Ok(log) => {
+                self.commit_max = self.commit_max.max(commit);
+                if founding {
+                    self.note_founders();
+                } else if !quorum {
+                    out.push(Effect::LossPossible);
+                }
+                base::sometimes!(
+                    !log.faulty.is_empty(),
+                    "consensus: a body that the chosen log lacks is fetched elsewhere"
+                );
+                self.begin_install(now, log, out);
+            }
+            Err(op) if all => self.report_undecidable(op, out),
+            Err(_) => {
+                base::sometimes!("consensus: a new primary waits for more votes");
+            }
+        }
+    }
+
+    fn report_undecidable(&mut self, op: Op, out: &mut Vec<Effect>) {
+        if self.undecidable != Some(op) {
+            base::sometimes!("consensus: a group stops rather than guess");
+            self.undecidable = Some(op);
+            out.push(Effect::Undecidable { op });
+        }
     }
 
     pub(crate) fn on_start_view(
@@ -294,6 +383,9 @@ impl Group {
         if view > self.view {
             self.enter_view_change(now, view, out);
         }
+        if !self.accepts_view(begun.nonce) {
+            return self.ignore(Ignore::Blank);
+        }
         self.commit_max = self.commit_max.max(commit);
         self.target = self.target.max(op);
         if self.status == Status::Normal {
@@ -304,123 +396,15 @@ impl Group {
             return self.ignore(Ignore::Duplicate);
         }
         if self.install.is_none() {
-            self.begin_install(now, from, op, &begun.headers, out);
-        }
-    }
-
-    /// Takes over the log of `source` that ends at `op`: finds where this log agrees with it,
-    /// cuts what provably conflicts, and fetches the rest.
-    fn begin_install(
-        &mut self,
-        now: Instant,
-        source: ReplicaIndex,
-        op: Op,
-        headers: &[PrepareHeader],
-        out: &mut Vec<Effect>,
-    ) {
-        let commit = self.log.commit();
-        let mut vetted = commit.min(op);
-        if source == self.config.replica {
-            vetted = op;
-        } else {
-            let agrees = |header: &&PrepareHeader| match self.log.header(header.op) {
-                Some(own) => {
-                    let equal = own.checksum == header.checksum;
-                    base::invariant!(
-                        equal || header.op > commit,
-                        "a committed op has one identity"
-                    );
-                    equal
-                }
-                None => header.op <= commit,
+            let log = NewLog {
+                source: usize::from(from.0),
+                op,
+                checksum: begun.checksum,
+                headers: begun.headers.clone(),
+                faulty: Vec::new(),
             };
-            if let Some(common) = headers.iter().rev().find(agrees) {
-                vetted = vetted.max(common.op);
-                self.cut_after(common.op, out);
-            } else if let Some(first) = headers.first() {
-                if first.op <= self.log.op() {
-                    self.cut_after(Op(first.op.0 - 1), out);
-                }
-            } else {
-                self.cut_after(op, out);
-            }
+            self.begin_install(now, log, out);
         }
-        base::invariant!(vetted >= commit, "a view's log holds all that is committed");
-        // Only after a loss can more have been committed than this log holds.
-        self.commit_max = self.commit_max.min(op);
-        self.install = Some(Install { source, op, vetted });
-        self.timeouts.clear(Timeout::DoViewChange);
-        self.advance_commit(out);
-        self.continue_install(now, out);
-    }
-
-    fn cut_after(&mut self, op: Op, out: &mut Vec<Effect>) {
-        if op < self.log.op() {
-            self.truncate_after(op, out);
-        }
-    }
-
-    /// Cuts entries that conflict with the log of the view.
-    pub(crate) fn truncate_after(&mut self, op: Op, out: &mut Vec<Effect>) {
-        self.log.truncate_after(op);
-        self.durable = self.durable.min(op);
-        self.truncating = Some(op);
-        out.push(Effect::TruncateAfter { op });
-    }
-
-    /// The truncation after `op` is durable; earlier ones that it has overtaken are not told.
-    pub fn on_truncated(&mut self, now: Instant, op: Op, out: &mut Vec<Effect>) {
-        if self.truncating == Some(op) {
-            self.truncating = None;
-            self.finish_install(now, out);
-        }
-        self.invariants();
-    }
-
-    /// Asks for what is missing; begins the view once nothing is.
-    pub(crate) fn continue_install(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        let Some(install) = self.install else { return };
-        if install.vetted < install.op {
-            return self.request_prepares(now, install.vetted.next(), install.op, out);
-        }
-        self.finish_install(now, out);
-    }
-
-    /// Begins the view here once its log is complete and durable: with a durable `log_view` but a
-    /// shorter log, this replica would outrank after a crash those that hold the rest.
-    pub(crate) fn finish_install(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        let Some(install) = self.install else { return };
-        if install.vetted < install.op {
-            return;
-        }
-        base::invariant_eq!(self.log.op(), install.op);
-        let durable = self.durable >= install.op || base::planted::bug(37);
-        if self.truncating.is_some() || !durable {
-            return;
-        }
-        self.install = None;
-        self.status = Status::Normal;
-        self.log_view = self.view;
-        self.trusted = true;
-        for timeout in [Timeout::DoViewChange, Timeout::ViewChange, Timeout::Repair] {
-            self.timeouts.clear(timeout);
-        }
-        if (self.is_primary() && !self.abdicated) || base::planted::bug(44) {
-            self.trust_primary();
-        }
-        // Otherwise a wish stands until the primary is heard: it may have died meanwhile.
-        self.barrier = self.log.op();
-        self.votes = [const { None }; REPLICAS_MAX];
-        self.touch();
-        out.push(Effect::RoleChanged);
-        if base::planted::bug(8) && !self.is_primary() {
-            // Planted: acknowledges before log_view is durable, which it never becomes.
-            self.send_prepare_ok(out);
-        } else {
-            self.persist(out);
-        }
-        self.advance_commit(out);
-        self.request_missing(now, out);
     }
 
     /// The primary's view is durable: it begins.
@@ -433,7 +417,7 @@ impl Group {
         for to in self.others() {
             self.send_start_view(to, out);
         }
-        self.acked[usize::from(self.config.replica.0)] = self.durable;
+        self.acked[usize::from(self.config.replica.0)] = self.durable();
         self.try_commit(out);
         out.push(Effect::RoleChanged);
     }
@@ -443,8 +427,10 @@ impl Group {
         let message = Message::StartView {
             group: self.config.group,
             op: self.log.op(),
-            commit: self.log.commit(),
+            checksum: self.log.checksum(),
+            commit: self.log.committed(),
             headers: self.log.newest(),
+            nonce: self.founder(to),
         };
         self.send(to, &message, out);
     }

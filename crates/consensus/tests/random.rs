@@ -8,6 +8,7 @@ use std::{panic, time::Duration};
 
 use base::{Domain, Prng};
 use cluster::{Cluster, Crash, Mode};
+use consensus::Trust;
 
 /// What may happen in a run.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +23,7 @@ fn run(seed: u64, chaos: Chaos) {
     let mut prng = Prng::new(seed, Domain::Workload, 0);
     let count = prng.between(1, 5);
     let count = usize::try_from(count).expect("small");
-    let mut cluster = Cluster::new(count, chaos.mode, seed);
+    let mut cluster = Cluster::new(count, chaos.mode, Trust::Trusted, seed);
     // Some runs are calm, some wild.
     let trouble = prng.between(1, 12);
     let lossy = prng.chance(1, 2);
@@ -104,8 +105,7 @@ fn upset(cluster: &mut Cluster, prng: &mut Prng, chaos: Chaos, index: usize, oth
             cluster.crash(index, Crash::Process, kept);
         }
         8 => {
-            let doubted = cluster.doubted() + usize::from(cluster.nodes[index].trusted);
-            let safe = chaos.mode == Mode::Persisted || doubted <= cluster.spare();
+            let safe = chaos.mode == Mode::Persisted || cluster.can_spare(index, None);
             if safe || chaos.reckless {
                 let kept = usize::try_from(prng.below(4)).expect("small");
                 cluster.crash(index, Crash::Power, kept);

@@ -10,6 +10,7 @@ use base::{Bytes, GroupId, Prng, ReplicaIndex, Timestamp, View};
 use metadata::Metadata;
 use platform::{Effect, Fatal, Level, Now, Outbox};
 use storage::{FileIds, ViewStore, Views};
+use wire::replica::Trust;
 
 use crate::{
     Observation, ShardConfig,
@@ -43,7 +44,7 @@ pub(crate) enum Notice {
 pub(crate) const DELETED: Views = Views {
     view: View(u32::MAX),
     log_view: View(u32::MAX),
-    doubt: false,
+    trust: Trust::Trusted,
 };
 
 /// Shared by the parts of a shard.

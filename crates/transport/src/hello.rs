@@ -23,7 +23,7 @@ use wire::{
 };
 
 /// Version of all frames between replicas; both sides must speak the same.
-pub const REPLICA_PROTOCOL: u16 = 1;
+pub const REPLICA_PROTOCOL: u16 = 2;
 
 const BOOT: usize = 128;
 const VERSION: usize = 136;

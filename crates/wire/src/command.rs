@@ -49,6 +49,8 @@ commands! {
     RequestPrepares = 18,
     /// The answer: one prepare in an envelope that names the view which vouches for it.
     RepairPrepare = 19,
+    /// Replica to replica: send me the prepare with this identity.
+    RequestBody = 20,
     /// Replica to replica: send me a part of your checkpoint.
     RequestCheckpoint = 22,
     /// The answer, also to a request for prepares that the sender's log no longer begins with.

@@ -206,11 +206,12 @@ fn describe_replica(command: Command, frame: &[u8]) -> String {
                     op,
                     commit,
                     log_view,
-                    trusted,
+                    trust,
+                    faulty,
                     ..
                 } => format!(
                     "DoViewChange {group} op {op} commit {commit} \
-                     log_view {log_view} trusted {trusted}"
+                     log_view {log_view} {trust:?} faulty {faulty:?}"
                 ),
                 Message::StartView {
                     group, op, commit, ..

@@ -1,11 +1,13 @@
 //! Journals and view stores of a cluster: they do what is queued when told, and a crash keeps a
-//! part.
+//! part. Records may be damaged, and whole disks replaced.
 
-use base::Op;
-use consensus::{Group, Recovered};
-use wire::replica::PrepareHeader;
+use base::{Bytes, GroupId, Op};
+use consensus::{Entry, Group, Recovered, Stand, Trust};
+use wire::replica::{Message, PrepareHeader};
 
-use super::{Cluster, Crash, DiskOp, Letter, Mode};
+use super::{
+    BLANK, CLUSTER, Cluster, Crash, DiskOp, Letter, Mode, Read, Record, index_of, replica,
+};
 
 impl Cluster {
     /// The journal does the first thing in its queue.
@@ -30,13 +32,18 @@ impl Cluster {
         let node = &mut self.nodes[index];
         match op {
             DiskOp::Append(header, frame) => {
-                let parent = node.log.last().map_or(0, |(header, _)| header.checksum);
+                let parent = node.log.last().map_or(0, |record| record.header.checksum);
                 assert_eq!(header.parent, parent, "the log on disk is a chain");
                 assert_eq!(header.op.0, node.log.len() as u64 + 1);
-                node.log.push((header, frame));
+                node.log.push(Record {
+                    header,
+                    frame,
+                    damaged: false,
+                });
             }
             DiskOp::Truncate(op) => {
                 node.log.truncate(usize::try_from(op.0).expect("small"));
+                node.fetched.retain(|fetched, _| *fetched <= op);
                 node.synced = node.synced.min(node.log.len());
             }
         }
@@ -68,65 +75,177 @@ impl Cluster {
     /// The view store does the first thing in its queue.
     pub(crate) fn store(&mut self, index: usize) -> bool {
         let node = &mut self.nodes[index];
-        let Some((view, log_view)) = node.views.pop_front() else {
+        let Some(stand) = node.views.pop_front() else {
             return false;
         };
-        node.stored = (view, log_view);
+        node.stored = stand;
         let now = self.now;
-        self.act(index, |group, out| {
-            group.on_view_durable(now, view, log_view, out)
-        });
+        self.act(index, |group, out| group.on_view_durable(now, stand, out));
         true
     }
 
-    /// Answers the oldest request for prepares.
+    /// Answers the oldest request for prepares; damage is not served.
     pub(crate) fn serve(&mut self, index: usize) -> bool {
         let Some(read) = self.nodes[index].reads.pop_front() else {
             return false;
         };
         let node = &self.nodes[index];
-        let vouches = |group: &Group| group.vouches(read.view);
-        if !node.group.as_ref().is_some_and(vouches) {
-            return true;
-        }
         let mut log = node.log.clone();
         for op in &node.queue {
             match op {
-                DiskOp::Append(header, frame) => log.push((*header, frame.clone())),
+                DiskOp::Append(header, frame) => log.push(Record {
+                    header: *header,
+                    frame: frame.clone(),
+                    damaged: false,
+                }),
                 DiskOp::Truncate(op) => log.truncate(usize::try_from(op.0).expect("small")),
             }
         }
-        let range = read.from..=read.until;
-        for (_, prepare) in log.iter().filter(|(header, _)| range.contains(&header.op)) {
-            let prepare = prepare.clone();
-            let view = read.view;
-            self.post(index, read.to, Letter::Repair { view, prepare });
+        let (to, view, range, checksum) = match read {
+            Read::Prepares {
+                to,
+                view,
+                from,
+                until,
+            } => {
+                let vouches = |group: &Group| group.vouches(view);
+                if !node.group.as_ref().is_some_and(vouches) {
+                    return true;
+                }
+                (to, view, from..=until, None)
+            }
+            Read::Body { to, op, checksum } => {
+                let view = node.group.as_ref().map(Group::view).unwrap_or_default();
+                (to, view, op..=op, Some(checksum))
+            }
+        };
+        let wanted = |record: &&Record| {
+            let asked = checksum.is_none_or(|checksum| checksum == record.header.checksum);
+            range.contains(&record.header.op) && asked
+        };
+        for record in log
+            .iter()
+            .filter(wanted)
+            .take_while(|record| !record.damaged)
+        {
+            let prepare = record.frame.clone();
+            self.post(index, to, Letter::Repair { view, prepare });
         }
         true
+    }
+
+    /// The disk loses a record that is written.
+    pub(crate) fn damage(&mut self, index: usize, op: Op) -> bool {
+        let record = self.nodes[index].log.get_mut(index_of(op));
+        let Some(record) = record.filter(|record| !record.damaged) else {
+            return false;
+        };
+        record.damaged = true;
+        true
+    }
+
+    /// The damaged ops of which the journal knows the identity, and misses the body.
+    fn wanted(&self, index: usize) -> Vec<(Op, u128)> {
+        let node = &self.nodes[index];
+        let lost =
+            |record: &Record| record.damaged && !node.fetched.contains_key(&record.header.op);
+        // A damaged record is named by the next one, if that is whole.
+        let pairs = node
+            .log
+            .windows(2)
+            .filter(|pair| lost(&pair[0]) && !lost(&pair[1]));
+        pairs
+            .map(|pair| (pair[0].header.op, pair[1].header.parent))
+            .collect()
+    }
+
+    /// The journal of `index` asks `other` for what it misses.
+    pub(crate) fn mend(&mut self, index: usize, other: usize) {
+        let Some(group) = &self.nodes[index].group else {
+            return;
+        };
+        let view = group.view();
+        for (op, checksum) in self.wanted(index) {
+            let message = Message::RequestBody {
+                group: GroupId(1024),
+                op,
+                checksum,
+            };
+            let frame = message.encode(CLUSTER, view, replica(index));
+            self.post(index, other, Letter::Frame(frame));
+        }
+    }
+
+    /// Takes a body that the journal wants; once a gap is whole, all of it is written.
+    pub(super) fn fetch(&mut self, index: usize, header: &PrepareHeader, frame: &Bytes) -> bool {
+        if !self.wanted(index).contains(&(header.op, header.checksum)) {
+            return false;
+        }
+        let node = &mut self.nodes[index];
+        node.fetched.insert(header.op, frame.clone());
+        // The gap from its lowest record on.
+        let mut first = index_of(header.op);
+        while first > 0 && node.log[first - 1].damaged {
+            first -= 1;
+        }
+        if !node.fetched.contains_key(&node.log[first].header.op) {
+            return true;
+        }
+        let mut repaired = Vec::new();
+        for record in &mut node.log[first..] {
+            if !record.damaged {
+                break;
+            }
+            let frame = node.fetched.remove(&record.header.op);
+            record.frame = frame.expect("fetched from the top");
+            record.damaged = false;
+            repaired.push((record.header, record.frame.clone()));
+        }
+        let now = self.now;
+        for (header, frame) in repaired {
+            self.say(|| format!("{index} has {} again", header.op.0));
+            self.act(index, |group, out| {
+                group.on_repaired(now, header, frame, out)
+            });
+        }
+        true
+    }
+
+    /// The disk is replaced by an empty one, while the process is down.
+    pub(crate) fn wipe(&mut self, index: usize) {
+        self.crash(index, Crash::Process, 0);
+        let node = &mut self.nodes[index];
+        node.log.clear();
+        node.synced = 0;
+        node.stored = BLANK;
     }
 
     /// Ends a process. Of what the disks had not done yet a prefix may be done: `kept` entries.
     pub(crate) fn crash(&mut self, index: usize, crash: Crash, kept: usize) {
         self.nodes[index].group = None;
         self.nodes[index].reads.clear();
+        self.nodes[index].fetched.clear();
         for _ in 0..kept {
             if let Some(op) = self.nodes[index].queue.pop_front() {
                 self.put(index, op);
             }
             let node = &mut self.nodes[index];
-            if let Some(pair) = node.views.pop_front() {
-                node.stored = pair;
+            if let Some(stand) = node.views.pop_front() {
+                node.stored = stand;
             }
         }
+        let alone = self.count() == 1;
         let node = &mut self.nodes[index];
         node.queue.clear();
         node.views.clear();
         if crash == Crash::Power {
             let extra = node.log.len() - node.synced;
             node.log.truncate(node.synced + kept.min(extra));
-            node.trusted &= self.mode == Mode::Persisted;
-            // Alone there is nobody to ask.
-            self.loss |= self.mode == Mode::Replicated && self.nodes.len() == 1;
+            if self.mode == Mode::Replicated {
+                node.put_in_doubt();
+                // Alone there is nobody to ask.
+                self.loss |= alone;
+            }
         }
         let node = &mut self.nodes[index];
         node.synced = node.synced.min(node.log.len());
@@ -147,24 +266,11 @@ impl Cluster {
         let config = self.config(index);
         let prng = self.fork(index);
         let node = &mut self.nodes[index];
+        node.cut_damaged_tail();
         // Recovery syncs what it has read, so that it stays true.
         node.synced = node.log.len();
-        let headers: Vec<PrepareHeader> = node.log.iter().map(|(header, _)| *header).collect();
-        let commit = headers.iter().map(|header| header.commit).max();
-        let commit = commit.unwrap_or_default();
-        let skip = usize::try_from(commit.0).expect("small");
-        let suffix = node.log[skip..].iter().map(|(_, frame)| frame.clone());
-        let (view, log_view) = node.stored;
-        let recovered = Recovered {
-            promised_until: base::Instant::ZERO,
-            view,
-            log_view,
-            commit,
-            headers,
-            suffix: suffix.collect(),
-            trusted: node.trusted,
-        };
-        node.applied = commit;
+        let recovered = node.recovered();
+        node.applied = recovered.commit;
         let mut out = Vec::new();
         let group = Group::recover(config, recovered, self.now, prng, &mut out);
         self.nodes[index].group = Some(group);
@@ -175,4 +281,57 @@ impl Cluster {
             }
         }
     }
+}
+
+impl super::Node {
+    fn put_in_doubt(&mut self) {
+        if self.stored.trust == Trust::Trusted {
+            self.stored.trust = Trust::Doubt;
+        }
+    }
+
+    /// Damage at the end may have held more: it is cut, and the log is in doubt.
+    fn cut_damaged_tail(&mut self) {
+        while self.log.last().is_some_and(|record| record.damaged) {
+            self.log.pop();
+            self.put_in_doubt();
+        }
+    }
+
+    /// What recovery finds.
+    fn recovered(&self) -> Recovered {
+        let whole = || self.log.iter().filter(|record| !record.damaged);
+        let headers: Vec<PrepareHeader> = whole().map(|record| record.header).collect();
+        let committed = headers.iter().map(|header| header.commit).max();
+        let committed = committed.unwrap_or_default();
+        let hole = self.log.iter().position(|record| record.damaged);
+        let applied = index_after(committed).min(hole.unwrap_or(usize::MAX));
+        let suffix = self.log[applied..]
+            .iter()
+            .map(|record| match record.damaged {
+                true => Entry::Missing,
+                false => Entry::Frame(record.frame.clone()),
+            });
+        let head = self.log.last().map(|record| record.header);
+        let Stand {
+            view,
+            log_view,
+            trust,
+        } = self.stored;
+        Recovered {
+            view,
+            log_view,
+            commit: Op(applied as u64),
+            committed,
+            head: head.map_or((Op(0), 0), |head| (head.op, head.checksum)),
+            headers,
+            suffix: suffix.collect(),
+            trust,
+            promised_until: base::Instant::ZERO,
+        }
+    }
+}
+
+fn index_after(op: Op) -> usize {
+    usize::try_from(op.0).expect("small")
 }

@@ -18,7 +18,7 @@ use std::{
 use base::{
     Buffer, Bytes, ClientId, Domain, GroupId, Instant, Op, Prng, ReplicaIndex, Timestamp, View,
 };
-use consensus::{Effect, Group, GroupConfig, Quorums, Timing};
+use consensus::{Effect, Group, GroupConfig, Quorums, Stand, Timing, Trust};
 use wire::{
     HEADER_SIZE, Operation,
     replica::{Envelope, GroupStatus, Message, PrepareHeader},
@@ -57,24 +57,45 @@ pub(crate) enum Letter {
     Status(GroupStatus),
 }
 
-struct Read {
-    to: usize,
-    view: View,
-    from: Op,
-    until: Op,
+enum Read {
+    /// A range of the log of a view.
+    Prepares {
+        to: usize,
+        view: View,
+        from: Op,
+        until: Op,
+    },
+    /// One op by its identity.
+    Body { to: usize, op: Op, checksum: u128 },
 }
+
+/// A record of a journal.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) header: PrepareHeader,
+    frame: Bytes,
+    /// Whether the disk has lost it; its place is taken all the same.
+    pub(crate) damaged: bool,
+}
+
+/// What the view store holds of a group that it has never heard of, on a new disk.
+const BLANK: Stand = Stand {
+    view: View(0),
+    log_view: View(0),
+    trust: Trust::Blank,
+};
 
 /// One replica: its process, if it runs, and its disk.
 pub(crate) struct Node {
     pub(crate) group: Option<Group>,
-    log: Vec<(PrepareHeader, Bytes)>,
+    pub(crate) log: Vec<Record>,
     synced: usize,
     queue: VecDeque<DiskOp>,
-    views: VecDeque<(View, View)>,
-    /// The durable view and log_view.
-    pub(crate) stored: (View, View),
-    /// Whether a restart may trust the log: false from a power loss until it has caught up.
-    pub(crate) trusted: bool,
+    views: VecDeque<Stand>,
+    /// What the view store holds.
+    pub(crate) stored: Stand,
+    /// Bodies that have arrived for damaged records, until all of a gap have.
+    fetched: BTreeMap<Op, Bytes>,
     reads: VecDeque<Read>,
     applied: Op,
 }
@@ -94,6 +115,10 @@ pub(crate) struct Cluster {
     made: u64,
     pub(crate) pipeline_max: usize,
     repair_max: u64,
+    /// Whether letters may arrive again, and late.
+    pub(crate) soup: bool,
+    /// Whether a group has said that it cannot decide about an op.
+    pub(crate) undecidable: bool,
     /// Whether messages are left out of the trace.
     pub(crate) quiet: bool,
     /// Events in words, if wanted.
@@ -101,7 +126,9 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    pub(crate) fn new(count: usize, mode: Mode, seed: u64) -> Self {
+    /// A cluster of replicas that have never done anything: of which that is known, or whose disks
+    /// are new.
+    pub(crate) fn new(count: usize, mode: Mode, trust: Trust, seed: u64) -> Self {
         // `PLANTED=3 cargo test -p consensus --features planted-bugs` must fail.
         #[cfg(feature = "planted-bugs")]
         if let Ok(number) = std::env::var("PLANTED") {
@@ -121,6 +148,8 @@ impl Cluster {
             made: 0,
             pipeline_max: 4,
             repair_max,
+            soup: false,
+            undecidable: false,
             prng,
             quiet: false,
             trace: None,
@@ -132,8 +161,8 @@ impl Cluster {
                 synced: 0,
                 queue: VecDeque::new(),
                 views: VecDeque::new(),
-                stored: (View(0), View(0)),
-                trusted: true,
+                stored: Stand { trust, ..BLANK },
+                fetched: BTreeMap::new(),
                 reads: VecDeque::new(),
                 applied: Op(0),
             });
@@ -148,7 +177,7 @@ impl Cluster {
             let mut out = Vec::new();
             let config = cluster.config(index);
             let prng = cluster.fork(index);
-            let group = Group::create(config, View(0), cluster.now, prng, &mut out);
+            let group = Group::create(config, View(0), trust, cluster.now, prng, &mut out);
             cluster.nodes[index].group = Some(group);
             cluster.carry_out(index, out);
         }
@@ -205,10 +234,16 @@ impl Cluster {
                         .push_back(DiskOp::Append(header, prepare));
                 }
                 Effect::TruncateAfter { op } => self.truncate(index, op),
-                Effect::PersistView { view, log_view } => {
-                    self.check_log_is_durable(index, view, log_view);
-                    self.nodes[index].views.push_back((view, log_view));
-                    self.say(|| format!("{index} stores view {} log_view {}", view.0, log_view.0));
+                Effect::PersistView(stand) => {
+                    self.check_log_is_durable(index, stand.view, stand.log_view);
+                    let doubt = match stand.trust {
+                        Trust::Trusted => "",
+                        Trust::Doubt => " in doubt",
+                        Trust::Blank => " blank",
+                    };
+                    self.nodes[index].views.push_back(stand);
+                    let (view, log_view) = (stand.view.0, stand.log_view.0);
+                    self.say(|| format!("{index} stores view {view} log_view {log_view}{doubt}"));
                 }
                 Effect::Commit { prepare } => self.commit(index, &prepare),
                 Effect::ServePrepares {
@@ -218,14 +253,24 @@ impl Cluster {
                     until,
                 } => {
                     let to = usize::from(to.0);
-                    self.nodes[index].reads.push_back(Read {
+                    self.nodes[index].reads.push_back(Read::Prepares {
                         to,
                         view,
                         from,
                         until,
                     });
                 }
+                Effect::ServeBody { to, op, checksum } => {
+                    let to = usize::from(to.0);
+                    let read = Read::Body { to, op, checksum };
+                    self.nodes[index].reads.push_back(read);
+                }
                 Effect::RoleChanged => {}
+                Effect::Trusted => self.say(|| format!("{index} is trusted again")),
+                Effect::Undecidable { op } => {
+                    self.undecidable = true;
+                    self.say(|| format!("{index} says that {} cannot be decided", op.0));
+                }
                 Effect::LossPossible => {
                     self.loss = true;
                     self.say(|| format!("{index} says that ops may be lost"));
@@ -239,7 +284,7 @@ impl Cluster {
     /// longer ones and lacks their ops.
     fn check_log_is_durable(&self, index: usize, view: View, log_view: View) {
         let node = &self.nodes[index];
-        if view == log_view && node.stored.1 < log_view {
+        if view == log_view && node.stored.log_view < log_view {
             assert!(
                 node.queue.is_empty(),
                 "{index} stores log_view {log_view:?} before its log is written"
@@ -286,29 +331,29 @@ impl Cluster {
                         op.0 <= self.durable(from),
                         "{from} acks what is not durable"
                     );
-                    let held = &node.log[index_of(*op)].0;
+                    let held = &node.log[index_of(*op)].header;
                     assert_eq!(
                         held.checksum, *checksum,
                         "{from} acks what it does not hold"
                     );
                     assert_eq!(
-                        node.stored.1, envelope.view,
+                        node.stored.log_view, envelope.view,
                         "{from} acks in a volatile view"
                     );
                 }
                 Message::DoViewChange { log_view, .. } => {
                     assert_eq!(
-                        node.stored.0, envelope.view,
+                        node.stored.view, envelope.view,
                         "{from} votes in a volatile view"
                     );
                     assert!(
-                        *log_view <= node.stored.1,
+                        *log_view <= node.stored.log_view,
                         "{from} claims a volatile log_view"
                     );
                 }
                 Message::StartView { .. } => {
                     assert_eq!(
-                        node.stored.1, envelope.view,
+                        node.stored.log_view, envelope.view,
                         "{from} begins a volatile view"
                     );
                 }
@@ -393,6 +438,17 @@ impl Cluster {
         let Some(letter) = link.pop_front() else {
             return false;
         };
+        if self.soup && self.prng.chance(1, 6) {
+            // It arrives again, later or before what was sent before it.
+            let place = self.prng.index(link.len() + 1);
+            link.insert(place, letter.clone());
+        }
+        if self.soup && !link.is_empty() && self.prng.chance(1, 6) {
+            // Another one overtakes it.
+            let place = self.prng.index(link.len());
+            link.insert(place + 1, letter);
+            return true;
+        }
         let now = self.now;
         match letter {
             Letter::Status(status) => self.act(to, |group, out| {
@@ -400,6 +456,9 @@ impl Cluster {
             }),
             Letter::Repair { view, prepare } => {
                 let header = PrepareHeader::verify(&prepare).expect("sealed");
+                if self.fetch(to, &header, &prepare) {
+                    return true;
+                }
                 self.act(to, |group, out| {
                     group.on_repair(now, replica(from), view, &header, prepare, out);
                 });
@@ -509,6 +568,8 @@ impl Cluster {
             self.now = self.now + Duration::from_millis(50);
             for index in 0..self.count() {
                 self.timers(index);
+                let other = (index + 1 + self.prng.index(self.count().max(2) - 1)) % self.count();
+                self.mend(index, other);
             }
             self.run(8);
         }
@@ -539,7 +600,7 @@ impl Cluster {
                 assert!(self.loss || head > committed, "the fresh op is new");
                 for (op, checksum) in &self.committed {
                     let held = self.nodes[0].log.get(index_of(*op));
-                    let same = held.is_some_and(|(header, _)| header.checksum == *checksum);
+                    let same = held.is_some_and(|record| record.header.checksum == *checksum);
                     assert!(self.loss || same, "{op:?} is lost");
                 }
                 return;
@@ -552,7 +613,9 @@ impl Cluster {
         let groups = || self.nodes.iter().flat_map(|node| &node.group);
         let first = groups().next().expect("all run");
         let written = self.nodes.iter().all(|node| node.queue.is_empty());
+        let whole = |node: &Node| node.log.iter().all(|record| !record.damaged);
         written
+            && self.nodes.iter().all(whole)
             && groups().all(|group| {
                 group.is_normal()
                     && group.view() == first.view()
@@ -562,14 +625,11 @@ impl Cluster {
             })
     }
 
-    /// Trust is remembered; a primary that serves holds all that was ever committed.
-    fn invariants(&mut self) {
+    /// A primary that serves holds all that was ever committed.
+    fn invariants(&self) {
         for index in 0..self.count() {
-            let node = &mut self.nodes[index];
+            let node = &self.nodes[index];
             let Some(group) = &node.group else { continue };
-            if group.is_trusted() && !node.trusted {
-                node.trusted = true;
-            }
             if !group.is_serving() {
                 continue;
             }
@@ -586,9 +646,27 @@ impl Cluster {
         }
     }
 
-    /// Replicas whose logs a power loss has put in doubt.
-    pub(crate) fn doubted(&self) -> usize {
-        self.nodes.iter().filter(|node| !node.trusted).count()
+    /// Whether the disk of a replica may lack what the replica has acknowledged.
+    pub(crate) fn is_doubted(&self, index: usize) -> bool {
+        self.nodes[index].stored.trust != Trust::Trusted
+    }
+
+    /// Whether the group survives it if `index` loses the body of `op`, or of any op: whether so
+    /// few replicas have no witness of it that all the others are a view-change quorum.
+    pub(crate) fn can_spare(&self, index: usize, op: Option<Op>) -> bool {
+        let bad = |node: usize, op: usize| {
+            let record = self.nodes[node].log.get(op);
+            node == index || self.is_doubted(node) || record.is_some_and(|record| record.damaged)
+        };
+        let longest = self.nodes.iter().map(|node| node.log.len()).max();
+        let ops = match op {
+            Some(op) => index_of(op)..index_of(op) + 1,
+            None => 0..longest.unwrap_or(0).max(1),
+        };
+        ops.into_iter().all(|op| {
+            let bad = (0..self.count()).filter(|node| bad(*node, op)).count();
+            bad <= self.spare()
+        })
     }
 
     pub(crate) fn spare(&self) -> usize {

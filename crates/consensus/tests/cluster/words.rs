@@ -1,15 +1,16 @@
 //! A cluster in words, for transcripts.
 
-use wire::replica::{Message, PrepareHeader};
+use consensus::Trust;
+use wire::replica::{Message, PrepareHeader, StatusRole};
 
-use super::{Cluster, Letter};
+use super::{Cluster, Letter, Record};
 
 impl Cluster {
     /// Where all replicas stand, one line each.
     pub(crate) fn state(&self) -> String {
         let mut lines = Vec::new();
         for (index, node) in self.nodes.iter().enumerate() {
-            let disk: Vec<String> = node.log.iter().map(|(header, _)| name(header)).collect();
+            let disk: Vec<String> = node.log.iter().map(name_of_record).collect();
             let disk = disk.join(" ");
             lines.push(match &node.group {
                 None => format!("  {index} down, disk [{disk}]"),
@@ -20,7 +21,12 @@ impl Cluster {
                         (true, true) => "primary, not serving",
                         (true, false) => "backup",
                     };
-                    let doubt = if group.is_trusted() { "" } else { " untrusted" };
+                    let doubt = match group.status().map(|status| status.role) {
+                        Some(StatusRole::Doubt) => " blank",
+                        Some(StatusRole::Rejoining) => " rejoining",
+                        _ if group.is_trusted() => "",
+                        _ => " untrusted",
+                    };
                     format!(
                         "  {index} view {} log_view {} op {} commit {} {role}{doubt}, \
                          disk [{disk}]",
@@ -39,6 +45,15 @@ impl Cluster {
 /// An op and the view it was first prepared in.
 pub(super) fn name(header: &PrepareHeader) -> String {
     format!("{}v{}", header.op.0, header.view.0)
+}
+
+fn name_of_record(record: &Record) -> String {
+    let name = name(&record.header);
+    if record.damaged {
+        format!("({name})")
+    } else {
+        name
+    }
 }
 
 pub(super) fn describe(letter: &Letter) -> String {
@@ -62,18 +77,29 @@ pub(super) fn describe(letter: &Letter) -> String {
             op,
             commit,
             log_view,
-            trusted,
+            trust,
+            faulty,
             ..
         } => {
-            let doubt = if trusted { "" } else { " untrusted" };
+            let doubt = match trust {
+                Trust::Trusted => "",
+                Trust::Doubt => " untrusted",
+                Trust::Blank => " blank",
+            };
+            let faulty = faulty.iter().map(|op| format!(" faulty {}", op.0));
+            let faulty: String = faulty.collect();
             format!(
-                "do_view_change {view} log_view {} op {} commit {}{doubt}",
+                "do_view_change {view} log_view {} op {} commit {}{doubt}{faulty}",
                 log_view.0, op.0, commit.0
             )
         }
-        Message::StartView { op, commit, .. } => {
-            format!("start_view {view} op {} commit {}", op.0, commit.0)
+        Message::StartView {
+            op, commit, nonce, ..
+        } => {
+            let founds = if nonce == 0 { "" } else { " founds the group" };
+            format!("start_view {view} op {} commit {}{founds}", op.0, commit.0)
         }
+        Message::RequestBody { op, .. } => format!("request_body {}", op.0),
         Message::RequestPrepares { from, to, .. } => format!("request {}..={}", from.0, to.0),
         Message::RepairPrepare { .. }
         | Message::Heartbeat { .. }

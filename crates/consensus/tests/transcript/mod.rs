@@ -7,6 +7,9 @@ pub(crate) mod diff;
 
 use core::time::Duration;
 
+use base::Op;
+use consensus::Trust;
+
 use crate::cluster::{Cluster, Crash, Mode};
 
 /// The line between the script and the transcript.
@@ -21,6 +24,7 @@ pub(crate) struct Scenario {
     pub(crate) expected: String,
     count: usize,
     mode: Mode,
+    trust: Trust,
     steps: Vec<Step>,
 }
 
@@ -51,7 +55,7 @@ const fn verb(name: &'static str, replicas: usize, numbers: usize, times: bool) 
     }
 }
 
-const VERBS: [Verb; 23] = [
+const VERBS: [Verb; 26] = [
     verb("prepare", 1, 0, true),
     verb("deliver", 2, 0, true),
     verb("lose", 2, 0, false),
@@ -68,6 +72,9 @@ const VERBS: [Verb; 23] = [
     verb("crash", 1, 0, true),
     verb("power", 1, 0, true),
     verb("restart", 1, 0, false),
+    verb("damage", 1, 1, false),
+    verb("wipe", 1, 0, false),
+    verb("mend", 2, 0, false),
     verb("cut", 2, 0, false),
     verb("connect", 2, 0, false),
     verb("isolate", 1, 0, false),
@@ -95,7 +102,8 @@ impl Scenario {
             .map(|(index, line)| (index + 1, line.trim()))
             .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         let (number, line) = lines.next().ok_or("no line `cluster 3 persisted`")?;
-        let (count, mode) = cluster(line).map_err(|error| format!("line {number}: {error}"))?;
+        let (count, mode, trust) =
+            cluster(line).map_err(|error| format!("line {number}: {error}"))?;
         let steps = lines
             .map(|(number, line)| {
                 Step::parse(line, count).map_err(|error| format!("line {number}: {error}"))
@@ -109,13 +117,14 @@ impl Scenario {
             expected: expected.into(),
             count,
             mode,
+            trust,
             steps,
         })
     }
 
     /// A new cluster runs the script; each line is followed by what it caused.
     pub(crate) fn run(&self) -> String {
-        let mut cluster = Cluster::new(self.count, self.mode, 1);
+        let mut cluster = Cluster::new(self.count, self.mode, self.trust, 1);
         cluster.trace = Some(Vec::new());
         for step in &self.steps {
             let trace = cluster.trace.as_mut().expect("traced");
@@ -127,11 +136,13 @@ impl Scenario {
     }
 }
 
-/// `cluster 3 persisted`.
-fn cluster(line: &str) -> Result<(usize, Mode), String> {
+/// `cluster 3 persisted`, or `cluster 3 persisted blank`.
+fn cluster(line: &str) -> Result<(usize, Mode, Trust), String> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let ["cluster", count, mode] = words[..] else {
-        return Err(format!("`{line}` is not like `cluster 3 persisted`"));
+    let (count, mode, trust) = match words[..] {
+        ["cluster", count, mode] => (count, mode, Trust::Trusted),
+        ["cluster", count, mode, "blank"] => (count, mode, Trust::Blank),
+        _ => return Err(format!("`{line}` is not like `cluster 3 persisted`")),
     };
     let count = count
         .parse()
@@ -139,8 +150,8 @@ fn cluster(line: &str) -> Result<(usize, Mode), String> {
         .filter(|count| (1..=6).contains(count))
         .ok_or_else(|| format!("a cluster of {count} replicas"))?;
     match mode {
-        "persisted" => Ok((count, Mode::Persisted)),
-        "replicated" => Ok((count, Mode::Replicated)),
+        "persisted" => Ok((count, Mode::Persisted, trust)),
+        "replicated" => Ok((count, Mode::Replicated, trust)),
         _ => Err(format!("no mode `{mode}`")),
     }
 }
@@ -202,6 +213,10 @@ fn act(cluster: &mut Cluster, verb: &str, numbers: &[usize]) {
         }
         ("lose", [from, to]) => while cluster.lose(*from, *to) {},
         ("cut", [from, to]) => cluster.cut(*from, *to),
+        ("mend", [index, other]) => cluster.mend(*index, *other),
+        ("damage", [index, op]) => {
+            assert!(cluster.damage(*index, Op(*op as u64)), "nothing to damage");
+        }
         ("connect", [a, b]) => cluster.connect(*a, *b),
         ("forge", [from, to, op, view]) => {
             let view = u32::try_from(*view).expect("small");
@@ -235,6 +250,7 @@ fn act_alone(cluster: &mut Cluster, verb: &str, index: usize, times: Option<usiz
         "crash" => cluster.crash(index, Crash::Process, times.unwrap_or(0)),
         "power" => cluster.crash(index, Crash::Power, times.unwrap_or(0)),
         "restart" => cluster.restart(index),
+        "wipe" => cluster.wipe(index),
         "isolate" => each_other(cluster, index, |cluster, other| {
             cluster.cut(index, other);
             cluster.cut(other, index);

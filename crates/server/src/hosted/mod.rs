@@ -18,7 +18,7 @@ use alloc::{
 };
 
 use base::{Bytes, GroupId, Op, Timestamp, View};
-use consensus::{Effect, Group};
+use consensus::{Effect, Group, Stand};
 use metadata::{Durability, PartitionInfo};
 use partition::PartitionState;
 use platform::{DiskDone, Fatal, Level};
@@ -49,6 +49,11 @@ enum Waiter {
 enum Read {
     /// Repair for a peer.
     Serve { to: base::ReplicaIndex, view: View },
+    /// One op for a peer, by its identity.
+    Body {
+        to: base::ReplicaIndex,
+        checksum: u128,
+    },
     /// A client's poll.
     Poll(Box<Polling>),
 }
@@ -74,8 +79,6 @@ pub(crate) struct Hosted {
     /// The state machine of a partition; the metadata state machine belongs to the shard.
     partition: Option<Box<PartitionState>>,
     persisted: bool,
-    /// Whether the view store says, or is about to, that this log is in doubt.
-    doubt: bool,
     waiters: BTreeMap<Op, Waiter>,
     reads: BTreeMap<u64, Read>,
     reads_made: u64,
@@ -114,7 +117,6 @@ impl Hosted {
             state: State::Recovering(Recovery::new(info.map_or(View(0), |info| info.view))),
             partition,
             persisted,
-            doubt: false,
             waiters: BTreeMap::new(),
             reads: BTreeMap::new(),
             reads_made: 0,
@@ -135,7 +137,6 @@ impl Hosted {
             state: State::Removing,
             partition: None,
             persisted: false,
-            doubt: false,
             waiters: BTreeMap::new(),
             reads: BTreeMap::new(),
             reads_made: 0,
@@ -194,14 +195,6 @@ impl Hosted {
         };
         let mut effects = Vec::new();
         act(group, &mut effects);
-        if self.doubt && group.is_trusted() {
-            base::sometimes!("server: a log in doubt is trusted again");
-            effects.push(Effect::PersistView {
-                view: group.view(),
-                log_view: group.log_view(),
-            });
-            self.doubt = false;
-        }
         core.active.insert(self.id);
         if group.deadline().is_some() || self.keeping.transfer.is_some() {
             core.timed.insert(self.id);
@@ -224,16 +217,15 @@ impl Hosted {
                     core.observe(|| Observation::Truncated { group: self.id, op });
                     self.on_cut(op);
                 }
-                Effect::PersistView { view, log_view } => {
-                    let doubt = self.doubt;
+                Effect::PersistView(stand) => {
                     let views = Views {
-                        view,
-                        log_view,
-                        doubt,
+                        view: stand.view,
+                        log_view: stand.log_view,
+                        trust: stand.trust,
                     };
                     core.views.put(self.id, views);
                     let durable = core.durable_views.get(&self.id);
-                    if durable.is_none_or(|durable| durable.view < view) {
+                    if durable.is_none_or(|durable| durable.view < stand.view) {
                         core.leaving.insert(self.id);
                     }
                 }
@@ -261,7 +253,27 @@ impl Hosted {
                         },
                     );
                 }
+                Effect::ServeBody { to, op, checksum } => {
+                    let range = ReadOps {
+                        from: op,
+                        to: op,
+                        bytes_max: 4 << 20,
+                    };
+                    let read = Read::Body { to, checksum };
+                    self.read(read, core, |journal, id, core, events| {
+                        journal.read(id, range, &mut core.files, &mut core.out, events);
+                    });
+                }
                 Effect::RoleChanged => self.on_role(core),
+                Effect::Trusted => {}
+                Effect::Undecidable { op } => {
+                    let line = alloc::format!(
+                        "group {}: nobody can tell whether op {op} was committed; it waits for a \
+                         replica that has it",
+                        self.id
+                    );
+                    core.log(Level::Error, line);
+                }
                 Effect::LossPossible => {
                     let view = self.group().map_or(View(0), Group::view);
                     core.observe(|| Observation::LossPossible {
@@ -483,7 +495,11 @@ impl Hosted {
     }
 
     pub(crate) fn on_view_durable(&mut self, views: Views, core: &mut Core) {
-        let Views { view, log_view, .. } = views;
+        let Views {
+            view,
+            log_view,
+            trust,
+        } = views;
         if views == DELETED {
             return self.remove_files(core);
         }
@@ -491,13 +507,18 @@ impl Hosted {
             return self.found(core);
         }
         let now = core.now.monotonic;
+        let stand = Stand {
+            view,
+            log_view,
+            trust,
+        };
         let promised = core.links.promised();
         if self.group().is_some_and(|group| group.view() == view) {
             core.leaving.remove(&self.id);
         }
         self.drive(core, |group, out| {
             group.promise(&promised, view);
-            group.on_view_durable(now, view, log_view, out);
+            group.on_view_durable(now, stand, out);
         });
     }
 
@@ -666,7 +687,7 @@ impl Hosted {
                 core.answers
                     .push(polling.ask.refuse(ErrorCode::CANNOT_READ_MESSAGE));
             }
-            Some(Read::Serve { .. }) => core.log(Level::Error, line),
+            Some(Read::Serve { .. } | Read::Body { .. }) => core.log(Level::Error, line),
             None if damage.read.is_some() => {}
             None => core.halt(Fatal::Damage, line),
         }
@@ -678,17 +699,37 @@ impl Hosted {
                 if !self.group().is_some_and(|group| group.vouches(view)) {
                     return;
                 }
-                for prepare in prepares {
-                    let (cluster, replica) = (core.config.cluster, core.config.replica);
-                    let head = envelope_repair(cluster, view, replica, self.id, &prepare);
-                    let pieces = alloc::vec![head, prepare];
-                    if !core.links.send_pieces(to, pieces, &mut core.out) {
-                        break;
-                    }
-                }
+                self.send_repairs(to, view, prepares, core);
+            }
+            Some(Read::Body { to, checksum }) => {
+                let same = |prepare: &Bytes| {
+                    PrepareHeader::decode(prepare).is_ok_and(|header| header.checksum == checksum)
+                };
+                let view = self.group().map_or(View(0), Group::view);
+                let prepares: Vec<Bytes> = prepares.into_iter().filter(same).collect();
+                self.send_repairs(to, view, prepares, core);
             }
             Some(Read::Poll(polling)) => self.continue_poll(polling, &prepares, core),
             None => {}
+        }
+    }
+}
+
+impl Hosted {
+    fn send_repairs(
+        &self,
+        to: base::ReplicaIndex,
+        view: View,
+        prepares: Vec<Bytes>,
+        core: &mut Core,
+    ) {
+        for prepare in prepares {
+            let (cluster, replica) = (core.config.cluster, core.config.replica);
+            let head = envelope_repair(cluster, view, replica, self.id, &prepare);
+            let pieces = alloc::vec![head, prepare];
+            if !core.links.send_pieces(to, pieces, &mut core.out) {
+                break;
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 
 use base::{Bytes, Op, View};
-use consensus::{Group, GroupConfig, Recovered};
+use consensus::{Entry, Group, GroupConfig, Recovered, Trust};
 use platform::{Fatal, Level};
 use storage::Views;
 use wire::{HEADER_SIZE, replica::PrepareHeader};
@@ -297,7 +297,7 @@ impl Hosted {
             let views = Views {
                 view: first_view,
                 log_view: first_view,
-                doubt: false,
+                trust: Trust::Trusted,
             };
             core.views.put(self.id, views);
         }
@@ -316,12 +316,14 @@ impl Hosted {
         let Views {
             view,
             log_view,
-            doubt,
+            trust,
         } = core.durable_views[&self.id];
-        self.doubt = doubt;
         // Persisted logs lose nothing that was acknowledged; others may, if the power failed.
         let whole = self.persisted || !core.power_lost || !restarted;
-        let trusted = whole && !doubt;
+        let trust = match trust {
+            Trust::Trusted if !whole => Trust::Doubt,
+            trust => trust,
+        };
         if recovery.cut_bytes > 0 {
             let (id, bytes) = (self.id, recovery.cut_bytes);
             let line = alloc::format!("group {id}: cut a torn tail of {bytes} bytes");
@@ -343,13 +345,17 @@ impl Hosted {
             },
         };
         let commit = recovery.before_suffix();
+        let head = recovery.headers.back();
+        let head = head.map_or((Op(0), 0), |head| (head.op, head.checksum));
         let recovered = Recovered {
             view,
             log_view,
             commit,
+            committed: recovery.commit.max(commit),
+            head,
             headers: recovery.headers.into_iter().collect(),
-            suffix: recovery.suffix.into_iter().collect(),
-            trusted,
+            suffix: recovery.suffix.into_iter().map(Entry::Frame).collect(),
+            trust,
             promised_until: core.links.promised().into_iter().max().unwrap_or_default(),
         };
         let now = core.now.monotonic;
@@ -358,7 +364,7 @@ impl Hosted {
         let group = if restarted {
             Group::recover(config, recovered, now, prng, &mut effects)
         } else {
-            Group::create(config, view, now, prng, &mut effects)
+            Group::create(config, view, trust, now, prng, &mut effects)
         };
         let (group_id, op, checksum) = (self.id, group.op(), group.checksum());
         let commit = group.commit();
@@ -367,7 +373,7 @@ impl Hosted {
             op,
             checksum,
             commit,
-            trusted,
+            trusted: trust == Trust::Trusted,
         });
         self.state = State::Running(Box::new(group));
         core.leaving.remove(&self.id);

@@ -10,8 +10,8 @@ use transport::{Identity, REPLICA_PROTOCOL};
 use wire::{
     Code, Command, HEADER_SIZE, Operation, Request, RequestHeader, header,
     replica::{
-        Beat, Echo, Envelope, GroupStatus, Message, PrepareHeader, StatusRole, envelope_repair,
-        seal,
+        Beat, Echo, Envelope, GroupStatus, Message, PrepareHeader, StatusRole, Trust,
+        envelope_repair, seal,
     },
 };
 
@@ -153,7 +153,9 @@ fn message(prng: &mut Prng, replica: u8) -> Bytes {
         StatusRole::Normal,
         StatusRole::Abdicated,
         StatusRole::ViewChange,
-    ][prng.index(3)];
+        StatusRole::Doubt,
+        StatusRole::Rejoining,
+    ][prng.index(5)];
     let message = match prng.index(6) {
         0 => Message::PrepareOk {
             group,
@@ -166,14 +168,19 @@ fn message(prng: &mut Prng, replica: u8) -> Bytes {
             op,
             commit,
             log_view,
-            trusted: prng.index(2) == 0,
+            trust: [Trust::Doubt, Trust::Trusted, Trust::Blank][prng.index(3)],
+            checksum: u128::from(small(prng)),
             headers: headers(prng, replica),
+            faulty: Vec::new(),
+            nonce: u128::from(small(prng)),
         },
         3 => Message::StartView {
             group,
             op,
             commit,
+            checksum: u128::from(small(prng)),
             headers: headers(prng, replica),
+            nonce: u128::from(small(prng)),
         },
         4 => Message::RequestPrepares {
             group,

@@ -8,6 +8,7 @@
 //!                   52 shard_count u16
 //!  kind 2 boot      32 boot_id u128
 //!  kind 3 view      32 group u64     40 view u32    44 log_view u32   48 doubt u8
+//!                   doubt: 0 trusted, 1 in doubt, 2 blank
 //!  kind 4 forget    32 group u64
 //!  kind 5 clean     32 boot_id u128
 //!  kind 6 founded   32 op u64
@@ -18,7 +19,7 @@
 //! durable is damage, not a torn tail.
 
 use base::{GroupId, Op, ReplicaIndex, ShardIndex, View, checksum::xxh3_128};
-use wire::{Cut, array, put};
+use wire::{Cut, array, put, replica::Trust};
 
 /// Size of every record.
 pub(crate) const RECORD_SIZE: usize = 64;
@@ -48,8 +49,8 @@ pub struct Views {
     pub view: View,
     /// The view its log belongs to.
     pub log_view: View,
-    /// Whether the log may lack what the replica has acknowledged.
-    pub doubt: bool,
+    /// What the log is worth as a witness of what the replica has acknowledged.
+    pub trust: Trust,
 }
 
 /// What a record says.
@@ -105,7 +106,12 @@ impl Record {
                 put(&mut bytes, 32, group.0.to_le_bytes());
                 put(&mut bytes, 40, views.view.0.to_le_bytes());
                 put(&mut bytes, 44, views.log_view.0.to_le_bytes());
-                put(&mut bytes, 48, [u8::from(views.doubt)]);
+                let doubt = match views.trust {
+                    Trust::Trusted => 0,
+                    Trust::Doubt => 1,
+                    Trust::Blank => 2,
+                };
+                put(&mut bytes, 48, [doubt]);
                 3
             }
             Entry::Forget(group) => {
@@ -169,7 +175,11 @@ fn decode_entry(kind: u8, bytes: &[u8]) -> Result<Option<Entry>, Cut> {
             Views {
                 view: view_at(40)?,
                 log_view: view_at(44)?,
-                doubt: array::<1>(bytes, 48)?[0] != 0,
+                trust: match array::<1>(bytes, 48)? {
+                    [0] => Trust::Trusted,
+                    [2] => Trust::Blank,
+                    [_] => Trust::Doubt,
+                },
             },
         ),
         4 => Entry::Forget(group),
@@ -188,7 +198,7 @@ mod tests {
         let views = Views {
             view: View(9),
             log_view: View(7),
-            doubt: true,
+            trust: Trust::Blank,
         };
         for entry in [
             Entry::Identity(ViewsIdentity {

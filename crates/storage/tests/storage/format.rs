@@ -9,7 +9,7 @@ use storage::{
     CheckpointHeader, FileIds, ViewStore, ViewStoreConfig, Views, ViewsIdentity, checkpoint_name,
     segment_name,
 };
-use wire::replica::CheckpointMark;
+use wire::replica::{CheckpointMark, Trust};
 
 use crate::{
     disk::Disk,
@@ -123,14 +123,14 @@ fn a_view_store_is_records_of_64_bytes() {
         }
     };
     run(&mut store, &mut out);
-    let views = |view, doubt| Views {
+    let views = |view, trust| Views {
         view: View(view),
         log_view: View(view - 1),
-        doubt,
+        trust,
     };
-    store.put(GroupId::METADATA, views(0x11, false));
+    store.put(GroupId::METADATA, views(0x11, Trust::Trusted));
     store.found(Op(0x0f));
-    store.put(GroupId::partition(Op(7), 3), views(0x22, true));
+    store.put(GroupId::partition(Op(7), 3), views(0x22, Trust::Doubt));
     store.submit(&mut out);
     run(&mut store, &mut out);
     store.forget(GroupId::partition(Op(7), 3));

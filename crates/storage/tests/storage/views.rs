@@ -3,6 +3,7 @@
 use base::{Domain, GroupId, Op, Prng, ReplicaIndex, ShardIndex, View};
 use platform::{DiskError, DiskRequest, Outbox, Path};
 use storage::{FileIds, ViewStore, ViewStoreConfig, ViewStoreEvent, Views, ViewsIdentity};
+use wire::replica::Trust;
 
 use crate::disk::Disk;
 
@@ -22,12 +23,12 @@ fn group(number: u64) -> GroupId {
     GroupId::partition(Op(number + 1), 0)
 }
 
-/// What is put for a view: its half as that of the log, doubt in every third.
+/// What is put for a view: its half as that of the log, with every trust in turn.
 fn views(view: u32) -> Views {
     Views {
         view: View(view),
         log_view: View(view / 2),
-        doubt: view.is_multiple_of(3),
+        trust: [Trust::Doubt, Trust::Trusted, Trust::Blank][view as usize % 3],
     }
 }
 
@@ -580,7 +581,7 @@ fn a_store_of_version_1_is_read_and_is_founded() {
     let metadata = Views {
         view: View(0x11),
         log_view: View(0x10),
-        doubt: false,
+        trust: Trust::Trusted,
     };
     assert_eq!(harness.store.get(GroupId::METADATA), Some(metadata));
     // Records of both versions stand side by side.

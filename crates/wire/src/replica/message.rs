@@ -19,6 +19,37 @@ pub enum StatusRole {
     /// In normal operation, but it wishes for another view: a primary that has restarted or hears
     /// no quorum and does not serve, or a backup that suspects the primary.
     Abdicated = 2,
+    /// Its disk is new or was replaced, and it has not heard yet what the others are doing: it
+    /// takes no part.
+    Doubt = 3,
+    /// As [`Self::Doubt`], but it has heard enough of them to know which view to wait for, and
+    /// asks the primary of this one to make way for it.
+    Rejoining = 4,
+}
+
+/// What a replica's log is worth as a witness of what the replica has acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Trust {
+    /// The log may lack some of it; the views that the replica has promised are known.
+    Doubt = 0,
+    /// The log holds all of it.
+    Trusted = 1,
+    /// Nothing is known: the disk is new, or was replaced.
+    Blank = 2,
+}
+
+impl Trust {
+    /// The trust with this number, if there is one.
+    #[must_use]
+    pub const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::Doubt),
+            1 => Some(Self::Trusted),
+            2 => Some(Self::Blank),
+            _ => None,
+        }
+    }
 }
 
 /// Where one replica of a group stands; what heartbeats and new links carry.
@@ -62,6 +93,8 @@ impl GroupStatus {
                 0 => StatusRole::Normal,
                 1 => StatusRole::ViewChange,
                 2 => StatusRole::Abdicated,
+                3 => StatusRole::Doubt,
+                4 => StatusRole::Rejoining,
                 _ => return Err(Invalid::Field),
             },
         })
@@ -162,9 +195,16 @@ pub enum Message {
         /// View the log belongs to.
         log_view: View,
         /// Whether the log holds all that the sender may have acknowledged.
-        trusted: bool,
-        /// The newest headers, ascending, up to `op`.
+        trust: Trust,
+        /// Identity of `op`.
+        checksum: u128,
+        /// The newest headers, ascending; those of damaged ops are left out.
         headers: Vec<PrepareHeader>,
+        /// The ops that the log holds and whose bodies are damaged, ascending: neither present
+        /// nor certainly never held.
+        faulty: Vec<Op>,
+        /// Names the sender's process, if it is blank; else 0.
+        nonce: u128,
     },
     /// The log of the view in the envelope, from its primary.
     StartView {
@@ -174,8 +214,13 @@ pub enum Message {
         op: Op,
         /// What is known to be committed.
         commit: Op,
-        /// The newest headers, ascending, up to `op`.
+        /// Identity of `op`.
+        checksum: u128,
+        /// The newest headers, ascending; those of damaged ops are left out.
         headers: Vec<PrepareHeader>,
+        /// If the view begins a group in which all were blank: the nonce that the receiver's
+        /// vote carried; else 0.
+        nonce: u128,
     },
     /// Send me prepares `from ..= to` of the log of the view in the envelope.
     RequestPrepares {
@@ -186,7 +231,17 @@ pub enum Message {
         /// Last.
         to: Op,
     },
-    /// One prepare of the log of the view in the envelope; the frame follows as the body.
+    /// Send me the prepare `op` with this identity; any replica may, in any view.
+    RequestBody {
+        /// Which group.
+        group: GroupId,
+        /// Which op.
+        op: Op,
+        /// Its identity.
+        checksum: u128,
+    },
+    /// One prepare of the log of the view in the envelope, or one that was asked for by its
+    /// identity; the frame follows as the body.
     RepairPrepare {
         /// Which group.
         group: GroupId,
@@ -228,6 +283,7 @@ impl Message {
             Self::DoViewChange { .. } => Command::DoViewChange,
             Self::StartView { .. } => Command::StartView,
             Self::RequestPrepares { .. } => Command::RequestPrepares,
+            Self::RequestBody { .. } => Command::RequestBody,
             Self::RepairPrepare { .. } => Command::RepairPrepare,
             Self::RequestCheckpoint { .. } => Command::RequestCheckpoint,
             Self::CheckpointChunk { .. } => Command::CheckpointChunk,
@@ -244,6 +300,7 @@ impl Message {
             | Self::DoViewChange { group, .. }
             | Self::StartView { group, .. }
             | Self::RequestPrepares { group, .. }
+            | Self::RequestBody { group, .. }
             | Self::RepairPrepare { group }
             | Self::RequestCheckpoint { group, .. }
             | Self::CheckpointChunk { group, .. } => Some(*group),
@@ -273,19 +330,29 @@ impl Message {
                 op: first,
                 commit: second,
                 log_view: View(u32::from_le_bytes(array(frame, 152)?)),
-                trusted: frame[156] == 1,
-                headers: decode_headers(body, group, first)?,
+                trust: Trust::from_byte(frame[156]).ok_or(Invalid::Field)?,
+                checksum: u128::from_le_bytes(array(frame, 160)?),
+                headers: decode_headers(headers_of(frame)?, frame, group, first)?,
+                faulty: decode_ops(&body[headers_of(frame)?.len()..], first)?,
+                nonce: u128::from_le_bytes(array(frame, 192)?),
             },
             Command::StartView => Self::StartView {
                 group,
                 op: first,
                 commit: second,
-                headers: decode_headers(body, group, first)?,
+                checksum: u128::from_le_bytes(array(frame, 160)?),
+                headers: decode_headers(body, frame, group, first)?,
+                nonce: u128::from_le_bytes(array(frame, 192)?),
             },
             Command::RequestPrepares => Self::RequestPrepares {
                 group,
                 from: first,
                 to: second,
+            },
+            Command::RequestBody => Self::RequestBody {
+                group,
+                op: first,
+                checksum: u128::from_le_bytes(array(frame, 144)?),
             },
             Command::RepairPrepare => Self::RepairPrepare { group },
             Command::RequestCheckpoint => Self::RequestCheckpoint {
@@ -315,9 +382,10 @@ impl Message {
     #[must_use]
     pub fn encode(&self, cluster: u128, view: View, replica: base::ReplicaIndex) -> Bytes {
         let body_size = match self {
-            Self::DoViewChange { headers, .. } | Self::StartView { headers, .. } => {
-                headers.len() * HEADER_SIZE
-            }
+            Self::DoViewChange {
+                headers, faulty, ..
+            } => headers.len() * HEADER_SIZE + faulty.len() * size_of::<u64>(),
+            Self::StartView { headers, .. } => headers.len() * HEADER_SIZE,
             Self::Heartbeat { statuses, .. } => statuses.len() * GroupStatus::SIZE,
             _ => 0,
         };
@@ -334,7 +402,7 @@ impl Message {
             put(frame, 128, group.0.to_le_bytes());
         }
         match self {
-            Self::PrepareOk { op, checksum, .. } => {
+            Self::PrepareOk { op, checksum, .. } | Self::RequestBody { op, checksum, .. } => {
                 put(frame, 136, op.0.to_le_bytes());
                 put(frame, 144, checksum.to_le_bytes());
             }
@@ -343,24 +411,39 @@ impl Message {
                 op,
                 commit,
                 log_view,
-                trusted,
+                trust,
+                checksum,
                 headers,
+                faulty,
+                nonce,
                 ..
             } => {
                 put(frame, 136, op.0.to_le_bytes());
                 put(frame, 144, commit.0.to_le_bytes());
                 put(frame, 152, log_view.0.to_le_bytes());
-                put(frame, 156, [u8::from(*trusted)]);
+                put(frame, 156, [*trust as u8]);
+                put(frame, 160, checksum.to_le_bytes());
+                let count = u32::try_from(faulty.len()).expect("a window of ops");
+                put(frame, 176, count.to_le_bytes());
+                put(frame, 192, nonce.to_le_bytes());
                 encode_headers(headers, frame);
+                let places = frame[HEADER_SIZE + headers.len() * HEADER_SIZE..].as_chunks_mut();
+                for (op, place) in faulty.iter().zip(places.0) {
+                    *place = op.0.to_le_bytes();
+                }
             }
             Self::StartView {
                 op,
                 commit,
+                checksum,
                 headers,
+                nonce,
                 ..
             } => {
+                put(frame, 192, nonce.to_le_bytes());
                 put(frame, 136, op.0.to_le_bytes());
                 put(frame, 144, commit.0.to_le_bytes());
+                put(frame, 160, checksum.to_le_bytes());
                 encode_headers(headers, frame);
             }
             Self::RequestPrepares { from, to, .. } => {
@@ -420,25 +503,55 @@ pub fn envelope_repair(
     buffer.freeze()
 }
 
-fn decode_headers(body: &[u8], group: GroupId, last: Op) -> Result<Vec<PrepareHeader>, Invalid> {
-    let (chunks, rest) = body.as_chunks::<HEADER_SIZE>();
+/// The part of a do_view_change's body before the faulty ops.
+fn headers_of(frame: &[u8]) -> Result<&[u8], Invalid> {
+    let count = u32::from_le_bytes(array(frame, 176)?) as usize;
+    let faulty = count.checked_mul(size_of::<u64>()).ok_or(Invalid::Size)?;
+    let body = &frame[HEADER_SIZE..];
+    let size = body.len().checked_sub(faulty).ok_or(Invalid::Size)?;
+    Ok(&body[..size])
+}
+
+/// Ops in ascending order, none after `last`.
+fn decode_ops(bytes: &[u8], last: Op) -> Result<Vec<Op>, Invalid> {
+    let (chunks, rest) = bytes.as_chunks();
+    let ops = chunks.iter().map(|chunk| Op(u64::from_le_bytes(*chunk)));
+    let ops: Vec<Op> = ops.collect();
+    let ascending = ops.is_sorted_by(|a, b| a < b);
+    let inside = ops.iter().all(|op| Op(0) < *op && *op <= last);
+    if !rest.is_empty() || !ascending || !inside {
+        return Err(Invalid::Field);
+    }
+    Ok(ops)
+}
+
+/// Headers in ascending order, chained where they are adjacent, none after the op `last`, whose
+/// identity stands at 160.
+fn decode_headers(
+    bytes: &[u8],
+    frame: &[u8],
+    group: GroupId,
+    last: Op,
+) -> Result<Vec<PrepareHeader>, Invalid> {
+    let (chunks, rest) = bytes.as_chunks::<HEADER_SIZE>();
     if !rest.is_empty() {
         return Err(Invalid::Size);
     }
-    let mut headers = Vec::with_capacity(chunks.len());
+    let mut headers: Vec<PrepareHeader> = Vec::with_capacity(chunks.len());
     for chunk in chunks {
         super::verify_header(chunk)?;
         headers.push(PrepareHeader::decode(chunk)?);
     }
-    let chained = headers
-        .windows(2)
-        .all(|pair| pair[1].op == pair[0].op.next() && pair[1].parent == pair[0].checksum);
-    let ends = headers.last().is_none_or(|header| header.op == last);
-    if !chained || !ends || headers.iter().any(|header| header.group != group) {
-        return Err(Invalid::Field);
-    }
-    // A log with ops always names its head.
-    if last.0 > 0 && headers.is_empty() {
+    let chained = headers.windows(2).all(|pair| {
+        let adjacent = pair[0].op.0.checked_add(1) == Some(pair[1].op.0);
+        pair[0].op < pair[1].op && (!adjacent || pair[1].parent == pair[0].checksum)
+    });
+    let checksum = u128::from_le_bytes(array(frame, 160)?);
+    let ends = headers.last().is_none_or(|header| {
+        header.op < last || (header.op == last && header.checksum == checksum)
+    });
+    let stray = |header: &PrepareHeader| header.group != group || header.op == Op(0);
+    if !chained || !ends || headers.iter().any(stray) {
         return Err(Invalid::Field);
     }
     Ok(headers)

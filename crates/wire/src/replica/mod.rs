@@ -13,7 +13,7 @@ mod checkpoint;
 mod message;
 
 pub use checkpoint::{CheckpointMark, chunk_header};
-pub use message::{Beat, Echo, GroupStatus, Message, StatusRole, envelope_repair};
+pub use message::{Beat, Echo, GroupStatus, Message, StatusRole, Trust, envelope_repair};
 
 use base::{ClientId, GroupId, Op, ReplicaIndex, Timestamp, View, checksum::xxh3_128};
 
