@@ -145,6 +145,11 @@ fn beat(prng: &mut Prng) -> Beat {
     }
 }
 
+/// An identity for `op`; nothing has none.
+fn identity(op: Op, prng: &mut Prng) -> u128 {
+    u128::from(small(prng)) * u128::from(op.0.min(1))
+}
+
 fn message(prng: &mut Prng, replica: u8) -> Bytes {
     let group = GroupId(0);
     let (op, commit) = (Op(small(prng)), NOTHING);
@@ -169,7 +174,7 @@ fn message(prng: &mut Prng, replica: u8) -> Bytes {
             commit,
             log_view,
             trust: [Trust::Doubt, Trust::Trusted, Trust::Blank][prng.index(3)],
-            checksum: u128::from(small(prng)),
+            checksum: identity(op, prng),
             headers: headers(prng, replica),
             faulty: Vec::new(),
             nonce: u128::from(small(prng)),
@@ -178,7 +183,7 @@ fn message(prng: &mut Prng, replica: u8) -> Bytes {
             group,
             op,
             commit,
-            checksum: u128::from(small(prng)),
+            checksum: identity(op, prng),
             headers: headers(prng, replica),
             nonce: u128::from(small(prng)),
         },

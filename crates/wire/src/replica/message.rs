@@ -526,7 +526,7 @@ fn decode_ops(bytes: &[u8], last: Op) -> Result<Vec<Op>, Invalid> {
 }
 
 /// Headers in ascending order, chained where they are adjacent, none after the op `last`, whose
-/// identity stands at 160.
+/// identity stands at 160; an empty log has none.
 fn decode_headers(
     bytes: &[u8],
     frame: &[u8],
@@ -551,7 +551,8 @@ fn decode_headers(
         header.op < last || (header.op == last && header.checksum == checksum)
     });
     let stray = |header: &PrepareHeader| header.group != group || header.op == Op(0);
-    if !chained || !ends || headers.iter().any(stray) {
+    let named = last > Op(0) || checksum == 0;
+    if !chained || !ends || !named || headers.iter().any(stray) {
         return Err(Invalid::Field);
     }
     Ok(headers)
