@@ -146,7 +146,7 @@ fn beat(prng: &mut Prng) -> Beat {
 }
 
 /// An identity for `op`; nothing has none.
-fn identity(op: Op, prng: &mut Prng) -> u128 {
+fn checksum_of(op: Op, prng: &mut Prng) -> u128 {
     u128::from(small(prng)) * u128::from(op.0.min(1))
 }
 
@@ -174,7 +174,7 @@ fn message(prng: &mut Prng, replica: u8) -> Bytes {
             commit,
             log_view,
             trust: [Trust::Doubt, Trust::Trusted, Trust::Blank][prng.index(3)],
-            checksum: identity(op, prng),
+            checksum: checksum_of(op, prng),
             headers: headers(prng, replica),
             faulty: Vec::new(),
             nonce: u128::from(small(prng)),
@@ -183,7 +183,7 @@ fn message(prng: &mut Prng, replica: u8) -> Bytes {
             group,
             op,
             commit,
-            checksum: identity(op, prng),
+            checksum: checksum_of(op, prng),
             headers: headers(prng, replica),
             nonce: u128::from(small(prng)),
         },
