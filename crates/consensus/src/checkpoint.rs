@@ -19,21 +19,29 @@ pub enum Held {
     Applied,
     /// It is in the log, and so is everything before it.
     Appended,
+    /// It is in the log, but bodies before it, or its own, are missing.
+    Damaged,
     /// The log ends before it, or has another one there.
     Not,
+    /// The log reaches so far, and damage hides what it has there.
+    Unknown,
 }
 
 impl Group {
     /// What this log has of a committed op with this identity.
     #[must_use]
     pub fn holds(&self, op: Op, checksum: u128) -> Held {
-        let own = self.log.identity(op);
         if op <= self.log.commit() {
-            Held::Applied
-        } else if own == Some(checksum) {
-            Held::Appended
-        } else {
-            Held::Not
+            return Held::Applied;
+        }
+        if op > self.log.op() {
+            return Held::Not;
+        }
+        match self.log.identity(op) {
+            None => Held::Unknown,
+            Some(own) if own != checksum => Held::Not,
+            Some(_) if op <= self.log.complete() => Held::Appended,
+            Some(_) => Held::Damaged,
         }
     }
 
@@ -51,11 +59,11 @@ impl Group {
         self.invariants();
     }
 
-    /// A checkpoint whose last op is that of `header` is durable and applied here, and the
-    /// journal is empty after it.
+    /// A checkpoint whose last op is that of `header` is durable and applied here. If the log did
+    /// not hold that op, the journal is empty after it; else it keeps what comes after.
     ///
     /// # Panics
-    /// If the log holds it already.
+    /// If nothing is gained by it, or it cannot be told.
     pub fn install_checkpoint(
         &mut self,
         now: Instant,
@@ -63,7 +71,11 @@ impl Group {
         out: &mut Vec<Effect>,
     ) {
         let op = header.op;
-        base::invariant!(self.holds(op, header.checksum) == Held::Not);
+        let held = self.holds(op, header.checksum);
+        base::invariant!(matches!(held, Held::Not | Held::Damaged));
+        if held == Held::Damaged {
+            return self.skip_to_checkpoint(now, header, out);
+        }
         self.log.reset(header);
         self.commit_max = self.commit_max.max(op);
         self.written = op;
@@ -88,6 +100,31 @@ impl Group {
             }
             (Status::ViewChange, None) => {
                 // What this replica has told of its log is no longer so.
+                if self.view_durable == self.view {
+                    self.send_do_view_change(now, out);
+                }
+            }
+        }
+        self.invariants();
+    }
+
+    /// What is missing of this log up to the op of `header` is not needed any more.
+    fn skip_to_checkpoint(&mut self, now: Instant, header: &PrepareHeader, out: &mut Vec<Effect>) {
+        base::sometimes!("transfer: damage is covered by a checkpoint, and the log after it kept");
+        self.log.skip_to(header);
+        self.commit_max = self.commit_max.max(header.op);
+        if let Some(install) = &mut self.install {
+            install.vetted = install.vetted.max(header.op.min(install.log.op));
+        }
+        self.touch();
+        self.advance_commit(out);
+        match (self.status, &self.install) {
+            (Status::Normal, _) => {
+                self.send_prepare_ok(out);
+                self.request_missing(now, out);
+            }
+            (Status::ViewChange, Some(_)) => self.continue_install(now, out),
+            (Status::ViewChange, None) => {
                 if self.view_durable == self.view {
                     self.send_do_view_change(now, out);
                 }

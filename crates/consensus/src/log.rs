@@ -268,6 +268,22 @@ impl Log {
         self.checksum = header.checksum;
     }
 
+    /// Everything up to the op of `header`, which this log holds, is applied by other means.
+    pub(crate) fn skip_to(&mut self, header: &PrepareHeader) {
+        base::invariant!(header.op <= self.op);
+        while self.commit < header.op {
+            let entry = self
+                .suffix
+                .pop_front()
+                .expect("one for each op up to the head");
+            self.missing -= usize::from(entry.is_missing());
+            self.commit = self.commit.next();
+        }
+        self.committed = self.committed.max(header.op);
+        self.note(*header);
+        self.trim();
+    }
+
     /// The frames that are not applied, in order; missing ones are left out.
     pub(crate) fn frames(&self) -> impl Iterator<Item = &Bytes> {
         self.suffix.iter().filter_map(|entry| match entry {

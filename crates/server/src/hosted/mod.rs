@@ -253,6 +253,10 @@ impl Hosted {
                         },
                     );
                 }
+                Effect::ServeBody { to, op, .. } if op < self.journal.first_op() => {
+                    base::sometimes!("transfer: asked for a body that is no longer in the log");
+                    self.serve_checkpoint(to, (Op(0), 0), core);
+                }
                 Effect::ServeBody { to, op, checksum } => {
                     let range = ReadOps {
                         from: op,

@@ -142,8 +142,12 @@ impl Hosted {
                     });
                     false
                 }
+                // Which one it is will be known once more of the damage is repaired.
+                Held::Unknown => false,
                 // A peer whose log goes back far enough repairs this one op by op.
-                Held::Not => self.keeping.transfer.is_some() || mark.base > group.commit(),
+                Held::Not | Held::Damaged => {
+                    self.keeping.transfer.is_some() || mark.base > group.commit()
+                }
             },
             _ => false,
         }
@@ -290,9 +294,9 @@ impl Hosted {
         let (header, restored) = (saving.header, saving.restored);
         match &self.state {
             State::Running(group) => match group.holds(op, header.checksum) {
-                Held::Not => self.install(header, restored, core),
+                held @ (Held::Not | Held::Damaged) => self.install(held, header, restored, core),
                 // Repaired op by op while it became durable.
-                Held::Applied | Held::Appended => return false,
+                Held::Applied | Held::Appended | Held::Unknown => return false,
             },
             State::Stranded(_) => self.rescue(header, restored, core),
             _ => return false,
@@ -300,14 +304,19 @@ impl Hosted {
         true
     }
 
-    /// The log of a running group is given up for a checkpoint.
-    fn install(&mut self, header: PrepareHeader, restored: Restored, core: &mut Core) {
+    /// A running group goes on from a checkpoint: its log is given up for it, or what is damaged
+    /// of it.
+    fn install(&mut self, held: Held, header: PrepareHeader, restored: Restored, core: &mut Core) {
         base::sometimes!("transfer: a running replica goes on from a checkpoint");
         let now = core.now.monotonic;
         let (op, checksum) = (header.op, header.checksum);
-        self.journal
-            .reset(op, checksum, &mut core.files, &mut core.out);
-        self.pending.clear();
+        if held == Held::Not {
+            self.journal
+                .reset(op, checksum, &mut core.files, &mut core.out);
+            self.pending.clear();
+        }
+        let later = |frame: &Bytes| PrepareHeader::decode(frame).is_ok_and(|it| it.op > op);
+        self.pending.retain(later);
         for (_, waiter) in ::core::mem::take(&mut self.waiters) {
             let (Waiter::Client(ask) | Waiter::Poll(ask, _)) = waiter;
             core.answers
