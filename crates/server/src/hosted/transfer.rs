@@ -130,6 +130,11 @@ impl Hosted {
     /// Whether this replica would go on from a checkpoint, and from nothing less.
     fn is_of_use(&mut self, mark: &CheckpointMark, core: &mut Core) -> bool {
         let now = core.now.monotonic;
+        if self.partition.is_some() && mark.base < mark.op {
+            // Consumers read the log: it is not given up for one that begins later. No peer's
+            // log of a partition has a prefix missing, so none has to be.
+            return false;
+        }
         match &self.state {
             State::Stranded(recovery) => mark.op >= recovery.base(),
             State::Running(group) => match group.holds(mark.op, mark.identity) {
