@@ -1,5 +1,5 @@
-//! What a replica keeps on disk: the [`Journal`] of each group and the [`ViewStore`] of each
-//! shard.
+//! What a replica keeps on disk: the [`Journal`] and the [`Checkpoints`] of each group, and the
+//! [`ViewStore`] of each shard.
 //!
 //! ```text
 //!   append ─▶ tail (memory) ─submit─▶ write ─▶ page cache ─sync─▶ disk
@@ -11,8 +11,8 @@
 //! as they travel. What a prepare_ok promises is `written_op` in a replicated group and
 //! `synced_op` in a persisted one; the caller compares, this crate never sends.
 //!
-//! Both machines are driven by completions: every entry point appends disk requests to the outbox
-//! and returns; waiting is a stage. `docs/format.md` draws both formats to the byte.
+//! All are driven by completions: every entry point appends disk requests to the outbox and
+//! returns; waiting is a stage. `docs/format.md` draws the formats to the byte.
 //!
 //! **Invariants**
 //! - `synced_op <= written_op <= head`, and every op above `written_op` is in memory.

@@ -353,10 +353,12 @@ impl Hosted {
         }
         self.keeping.serves_made += 1;
         let id = self.keeping.serves_made;
+        let limits = &core.config.limits;
+        let frame_max = limits.frame_size_max.saturating_sub(HEADER_SIZE);
         let chunk = ReadChunk {
             op,
             offset,
-            bytes_max: core.config.limits.checkpoint_chunk,
+            bytes_max: limits.checkpoint_chunk.min(frame_max),
         };
         let machine = &mut self.keeping.machine;
         if machine.read(id, chunk, &mut core.files, &mut core.out) {
