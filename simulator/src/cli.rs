@@ -21,7 +21,7 @@ use crate::{
     nightly,
     profile::{PROFILES, Profile},
     report,
-    runner::{Campaign, catch_panics, run_history, run_seed, thread_cpu_micros},
+    runner::{Campaign, catch_panics, run_history, thread_cpu_micros},
     seeds,
     sweep::Sweep,
     wgl::{self, published},
@@ -413,7 +413,9 @@ fn run_seeds(args: &SeedsArgs) -> ExitCode {
         let Some(profile) = Profile::find(&regression.profile) else {
             return usage(&format!("{}: unknown profile", regression.path.display()));
         };
-        let run = run_seed(regression.seed, profile, false);
+        let drawn = || History::draw(regression.seed, profile);
+        let history = regression.history.clone().unwrap_or_else(drawn);
+        let run = run_history(history, false);
         if let Some(failure) = &run.outcome.failure {
             failed += 1;
             say(&format!(

@@ -1,5 +1,6 @@
 //! Regression seeds: `seeds/*.json`, each with the profile, the check that once failed, and one
-//! sentence about it. All must pass.
+//! sentence about it; those that `sim run --schedules` has written have their faults, too. All
+//! must pass.
 
 use std::{
     fs, io,
@@ -8,14 +9,18 @@ use std::{
 
 use serde_json::Value;
 
+use crate::history::History;
+
 /// A seed that once failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Regression {
     pub(crate) path: PathBuf,
     pub(crate) seed: u64,
     pub(crate) profile: String,
     pub(crate) check: String,
     pub(crate) about: String,
+    /// What the file says happens, if it says more than the seed.
+    pub(crate) history: Option<History>,
 }
 
 /// All seeds of a directory, by file name.
@@ -51,7 +56,13 @@ fn parse(text: &str, path: PathBuf) -> io::Result<Regression> {
             .map(String::from)
             .ok_or_else(|| invalid(&format!("no text `{key}`")))
     };
+    let history = if value["faults"].is_array() {
+        Some(History::from_json(&value).map_err(|why| invalid(&why))?)
+    } else {
+        None
+    };
     Ok(Regression {
+        history,
         seed: value["seed"]
             .as_u64()
             .ok_or_else(|| invalid("no number `seed`"))?,
@@ -71,7 +82,19 @@ mod tests {
         let text = r#"{"seed": 7, "profile": "crash", "check": "views", "about": "Why."}"#;
         let read = parse(text, "x.json".into()).expect("valid");
         assert_eq!((read.seed, read.check.as_str()), (7, "views"));
+        assert!(read.history.is_none());
         assert!(parse(r#"{"seed": 7}"#, "x.json".into()).is_err());
         assert!(parse("nonsense", "x.json".into()).is_err());
+    }
+
+    #[test]
+    fn a_schedule_is_a_seed_file_that_brings_its_faults() {
+        let text = r#"{"seed": 7, "profile": "smoke", "check": "views", "about": "Why.",
+                       "shape": {}, "faults": [{"at": 5, "fault": {"restart": {"nodes": 1}}}]}"#;
+        let read = parse(text, "x.json".into()).expect("valid");
+        let faults = read.history.expect("it has faults").schedule.faults;
+        assert_eq!(faults.len(), 1);
+        let odd = text.replace("restart", "flood");
+        assert!(parse(&odd, "x.json".into()).is_err());
     }
 }
