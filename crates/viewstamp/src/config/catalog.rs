@@ -180,6 +180,8 @@ pub(crate) const SETTINGS: &[(&str, Meaning)] = &[
     ("metadata.journal_slots", Tunes),
     ("metadata.clients_table_max", Used),
     ("metadata.partitions_max", UNLIMITED),
+    // Ours: between two pieces of sealed data read to find damage; 0 switches it off.
+    ("partition.scrub_interval", Used),
     ("partition.prepare_queue_depth", Used),
     ("partition.dedup_clients_max", Used),
     ("partition.consumer_offsets_max", Used),

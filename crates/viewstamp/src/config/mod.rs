@@ -304,6 +304,13 @@ fn timing(settings: &mut Settings) -> Timing {
     set("cluster.repair_retry_interval", &mut timing.repair_retry);
     set("message_bus.reconnect_period", &mut timing.redial);
     set("message_saver.interval", &mut timing.flush);
+    let scrub = |text: &str| match value::duration(text)? {
+        Duration::ZERO => Ok(Duration::ZERO),
+        _ => on_grid(text),
+    };
+    if let Some(scrub) = settings.parse("partition.scrub_interval", scrub) {
+        timing.scrub = scrub;
+    }
     let mut four_times = |name: &str, long: Duration, other: &str, short: Duration| {
         if long < short * 4 {
             settings.problems.push(format!(

@@ -325,6 +325,15 @@ fn timings_are_rounded_down_to_the_grid() {
 }
 
 #[test]
+fn the_scrubber_is_slowed_down_or_switched_off() {
+    for (given, expected) in [("250ms", 250), ("19ms", 10), ("0", 0)] {
+        let given = [("IGGY_PARTITION_SCRUB_INTERVAL", given)];
+        let timing = environment(&given).unwrap().config.timing;
+        assert_eq!(timing.scrub, Duration::from_millis(expected));
+    }
+}
+
+#[test]
 fn a_wildcard_listener_is_never_told_to_clients() {
     let Loaded { config, warnings } = environment(&[("IGGY_TCP_ADDRESS", "0.0.0.0:0")]).unwrap();
     assert_eq!(config.nodes[0].client_host, "127.0.0.1");
