@@ -537,6 +537,12 @@ impl Group {
         self.log.frames()
     }
 
+    /// Whether no body after the commit is missing.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.log.missing().next().is_none()
+    }
+
     /// The header of `op`, if it is among the newest.
     #[must_use]
     pub fn header(&self, op: Op) -> Option<&PrepareHeader> {

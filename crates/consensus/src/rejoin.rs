@@ -99,6 +99,10 @@ impl Group {
     ) {
         let blank = matches!(peer.role, StatusRole::Doubt | StatusRole::Rejoining);
         if blank {
+            if !self.is_blank() {
+                // It may have begun after everybody had said where they are.
+                self.touch();
+            }
             return;
         }
         let still = matches!(peer.role, StatusRole::Normal | StatusRole::Abdicated);

@@ -55,6 +55,12 @@ pub enum Letter {
         /// The view.
         view: View,
     },
+    /// The node is part of the cluster, and was so when the metadata stood at this op: groups
+    /// created later are new on this node too (shard 0 to all others).
+    Founded {
+        /// The op.
+        op: Op,
+    },
     /// The port that clients reach this node by, once it is bound (shard 0 to all others).
     ClientPort(u16),
     /// What do these partitions hold?

@@ -6,7 +6,7 @@ use alloc::{
     vec::Vec,
 };
 
-use base::{Bytes, GroupId, Prng, ReplicaIndex, Timestamp, View};
+use base::{Bytes, GroupId, Op, Prng, ReplicaIndex, Timestamp, View};
 use metadata::Metadata;
 use platform::{Effect, Fatal, Level, Now, Outbox};
 use storage::{FileIds, ViewStore, Views};
@@ -82,6 +82,13 @@ pub(crate) struct Core {
     pub(crate) timed: BTreeSet<GroupId>,
     /// `replicated` groups with something written and not synced.
     pub(crate) unsynced: BTreeSet<GroupId>,
+    /// Whether a log here may not be trusted.
+    pub(crate) doubtful: bool,
+    /// The op of the metadata at which this node was known to be part of the cluster, once that
+    /// is known in this life: whatever is created after it is new here too.
+    pub(crate) founded_at: Option<Op>,
+    /// Groups that lack bodies which a peer may have.
+    pub(crate) gapped: BTreeSet<GroupId>,
     /// Groups that have sealed segments.
     pub(crate) sealed: BTreeSet<GroupId>,
     /// Owners of disk requests that a full disk has refused.
@@ -114,6 +121,17 @@ impl Core {
         self.out.push(Effect::Log { level, line });
     }
 
+    /// What the log of a group is worth that the view store does not know.
+    pub(crate) fn trust_of_new(&self, group: GroupId) -> Trust {
+        let later = self.founded_at.is_some_and(|op| group.create_op() > op);
+        let alone = self.config.nodes.len() == 1;
+        if alone || self.views.is_founded() || (later && group != GroupId::METADATA) {
+            Trust::Trusted
+        } else {
+            Trust::Blank
+        }
+    }
+
     /// Whether a primary here may answer from its state.
     pub(crate) fn has_lease(&self) -> bool {
         self.lease.holds(self.now.monotonic) || base::planted::bug(17)
@@ -136,6 +154,7 @@ impl Core {
             &mut self.timed,
             &mut self.unsynced,
             &mut self.sealed,
+            &mut self.gapped,
         ] {
             groups.remove(&group);
         }

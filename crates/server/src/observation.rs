@@ -88,12 +88,49 @@ pub enum Observation {
         /// The last op kept.
         op: Op,
     },
-    /// After a power loss: all logs of this shard hold again what it may have acknowledged.
+    /// After any doubt: all logs of this shard hold again what it may have acknowledged.
     Trusted,
     /// This node's clock has left the window that a majority of clocks agrees on, or is back.
     Clock {
         /// How far ahead of the window it is, in microseconds; negative if behind, 0 if inside.
         ahead: i64,
+    },
+    /// Bodies of ops are missing on this replica's disk, for damage has taken them.
+    Gap {
+        /// Which.
+        group: GroupId,
+        /// The first.
+        from: Op,
+        /// The last.
+        to: Op,
+    },
+    /// A missing op is in its place again.
+    Repaired {
+        /// Which.
+        group: GroupId,
+        /// Which op.
+        op: Op,
+    },
+    /// Damage may have taken acknowledged ops from the end of this replica's log, after `op`.
+    Doubt {
+        /// Which.
+        group: GroupId,
+        /// The last op left.
+        op: Op,
+    },
+    /// The primary of `view` cannot tell whether an op was committed, and waits.
+    Undecidable {
+        /// Which.
+        group: GroupId,
+        /// The view that cannot begin.
+        view: View,
+        /// The op.
+        op: Op,
+    },
+    /// A partition without other replicas is closed, for its state needs what damage has taken.
+    Closed {
+        /// Which.
+        group: GroupId,
     },
     /// The disk is full and writes are refused, or there is space again.
     DiskFull {

@@ -82,6 +82,7 @@ fn letter_hash(letter: &Letter) -> u64 {
         Letter::MetadataCommitted { prepare } => xxh3_64(prepare),
         Letter::MetadataSnapshot { snapshot } => xxh3_64(snapshot),
         Letter::MetadataView { view } => u64::from(view.0),
+        Letter::Founded { op } => op.0,
         Letter::ClientPort(port) => u64::from(*port),
         Letter::StatsRequest { number, groups } => groups
             .iter()

@@ -110,8 +110,15 @@ impl World {
                 self.atlas.on_trusted(time, node, shard);
                 Ok(())
             }
-            // Whether the clocks of this world are apart is known to whoever set them.
-            Observation::Clock { .. } | Observation::DiskFull { .. } => Ok(()),
+            // Damage and its repair show in what is served; the clocks and the space on disks are
+            // known to whoever set them.
+            Observation::Clock { .. }
+            | Observation::DiskFull { .. }
+            | Observation::Gap { .. }
+            | Observation::Repaired { .. }
+            | Observation::Doubt { .. }
+            | Observation::Undecidable { .. }
+            | Observation::Closed { .. } => Ok(()),
             Observation::LossPossible { group, view } => {
                 let message = format!("replica {node} may have lost {group} in view {view}");
                 Err(failure("durability", time, message))

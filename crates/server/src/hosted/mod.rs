@@ -6,6 +6,7 @@
 //! ```
 
 mod checkpoint;
+mod gaps;
 mod poll;
 mod propose;
 mod recover;
@@ -67,6 +68,8 @@ enum State {
     /// The log begins after what any checkpoint here covers: waits for one from a peer.
     Stranded(Recovery),
     Running(Box<Group>),
+    /// Alone, and without an op that its state needs.
+    Closed,
     Removing,
 }
 
@@ -84,6 +87,10 @@ pub(crate) struct Hosted {
     reads_made: u64,
     /// Appended and not applied, in order.
     pending: VecDeque<Bytes>,
+    /// Whether ops are missing after what is applied: `pending` ends before them.
+    behind_gap: bool,
+    /// Bodies that are on their way back into the log and that the state waits for.
+    bodies: BTreeMap<Op, Bytes>,
     /// Of the newest prepare: timestamps never step back along the log.
     timestamp: Timestamp,
 }
@@ -121,6 +128,8 @@ impl Hosted {
             reads: BTreeMap::new(),
             reads_made: 0,
             pending: VecDeque::new(),
+            behind_gap: false,
+            bodies: BTreeMap::new(),
             timestamp: Timestamp(0),
         }
     }
@@ -141,6 +150,8 @@ impl Hosted {
             reads: BTreeMap::new(),
             reads_made: 0,
             pending: VecDeque::new(),
+            behind_gap: false,
+            bodies: BTreeMap::new(),
             timestamp: Timestamp(0),
         }
     }
@@ -184,7 +195,7 @@ impl Hosted {
             }
             State::Stranded(_) => self.journal.is_quiet(),
             State::Recovering(_) | State::Founding(_) | State::Resetting(_) => false,
-            State::Removing => true,
+            State::Removing | State::Closed => true,
         }
     }
 
@@ -218,14 +229,20 @@ impl Hosted {
                     self.on_cut(op);
                 }
                 Effect::PersistView(stand) => {
+                    let Stand {
+                        view,
+                        log_view,
+                        trust,
+                    } = stand;
                     let views = Views {
-                        view: stand.view,
-                        log_view: stand.log_view,
-                        trust: stand.trust,
+                        view,
+                        log_view,
+                        trust,
                     };
                     core.views.put(self.id, views);
+                    core.doubtful |= trust != Trust::Trusted;
                     let durable = core.durable_views.get(&self.id);
-                    if durable.is_none_or(|durable| durable.view < stand.view) {
+                    if durable.is_none_or(|durable| durable.view < view) {
                         core.leaving.insert(self.id);
                     }
                 }
@@ -269,8 +286,16 @@ impl Hosted {
                     });
                 }
                 Effect::RoleChanged => self.on_role(core),
-                Effect::Trusted => {}
+                Effect::Trusted => {
+                    base::sometimes!("server: a log in doubt is trusted again");
+                }
                 Effect::Undecidable { op } => {
+                    let view = self.group().map_or(View(0), Group::view);
+                    core.observe(|| Observation::Undecidable {
+                        group: self.id,
+                        view,
+                        op,
+                    });
                     let line = alloc::format!(
                         "group {}: nobody can tell whether op {op} was committed; it waits for a \
                          replica that has it",
@@ -299,6 +324,13 @@ impl Hosted {
     fn append(&mut self, prepare: Bytes, core: &mut Core) {
         let header = PrepareHeader::decode(&prepare).expect("consensus appends prepares");
         self.timestamp = self.timestamp.max(header.timestamp);
+        self.journal.append(prepare.clone());
+        core.unsubmitted.insert(self.id);
+        if self.behind_gap {
+            // The state machine cannot know what comes before it.
+            base::sometimes!("server: a prepare is appended behind a gap");
+            return;
+        }
         if let Some(partition) = &mut self.partition {
             let body = &prepare[HEADER_SIZE..];
             if let Err(divergence) = partition.verify(&header, body) {
@@ -307,9 +339,7 @@ impl Hosted {
             }
             partition.on_append(&header, body);
         }
-        self.pending.push_back(prepare.clone());
-        self.journal.append(prepare);
-        core.unsubmitted.insert(self.id);
+        self.pending.push_back(prepare);
     }
 
     /// The journal has been cut after `op`.
@@ -322,6 +352,13 @@ impl Hosted {
         {
             self.pending.pop_back();
         }
+        self.bodies.split_off(&op.next());
+        self.reset_appended();
+    }
+
+    /// The state machine is to know `pending` as what is appended and not applied.
+    fn reset_appended(&mut self) {
+        let header = |frame: &Bytes| PrepareHeader::decode(frame).expect("pending prepares");
         if let Some(partition) = &mut self.partition {
             let pending = self.pending.iter();
             partition.reset_appended(pending.map(|frame| (header(frame), &frame[HEADER_SIZE..])));
@@ -332,7 +369,12 @@ impl Hosted {
     fn commit(&mut self, prepare: Bytes, core: &mut Core) {
         let header = PrepareHeader::decode(&prepare).expect("consensus commits prepares");
         let waiter = self.waiters.remove(&header.op);
-        self.pending.pop_front();
+        if self.pending.pop_front().is_none()
+            && let Some(partition) = &mut self.partition
+        {
+            // It stood behind a gap.
+            partition.on_append(&header, &prepare[HEADER_SIZE..]);
+        }
         if core.awaited.remove(&self.id) {
             // There may be room in the pipeline again, or the primary may serve now.
             core.notices.push(Notice::Settled(self.id));
@@ -461,6 +503,10 @@ impl Hosted {
             }
             let view = envelope.view;
             let kept = compact(prepare);
+            if self.take_body(kept.clone(), core) {
+                // The next one below is known now.
+                return self.ask_for_bodies(core);
+            }
             return self.drive(core, |group, out| {
                 group.on_repair(now, from, view, &header, kept, out)
             });
@@ -507,8 +553,11 @@ impl Hosted {
         if views == DELETED {
             return self.remove_files(core);
         }
-        if matches!(self.state, State::Founding(_)) {
-            return self.found(core);
+        match self.state {
+            State::Founding(_) => return self.found(core),
+            // It is durable that the log is in doubt.
+            State::Recovering(_) => return self.cut_damaged(core),
+            _ => {}
         }
         let now = core.now.monotonic;
         let stand = Stand {
@@ -633,23 +682,19 @@ impl Hosted {
                     cut_bytes,
                     gaps,
                 } => {
-                    if !gaps.is_empty() {
-                        let line =
-                            alloc::format!("journal of group {}: it lacks {gaps:?}", self.id);
-                        return core.halt(Fatal::Damage, line);
+                    for gap in gaps {
+                        base::sometimes!("server: a gap is found at a start");
+                        self.on_gap(gap, core);
                     }
                     self.on_recovered((head, base), cut_bytes, core);
                 }
-                JournalEvent::TailDamaged { after } => {
-                    let line = alloc::format!("journal of group {}: damage after {after}", self.id);
-                    core.halt(Fatal::Damage, line);
-                }
+                JournalEvent::TailDamaged { after } => self.on_tail_damaged(after, core),
                 JournalEvent::Gap(gap) => {
-                    let line = alloc::format!("journal of group {}: {gap:?}", self.id);
-                    core.log(Level::Error, line);
+                    base::sometimes!("server: a gap is found in a log that runs");
+                    self.on_gap(gap, core);
                 }
                 JournalEvent::Reset => self.on_reset(core),
-                JournalEvent::Repaired { .. } => {}
+                JournalEvent::Repaired { op } => self.on_repaired(op, core),
                 JournalEvent::Full => core.on_full(self.id.0),
                 JournalEvent::Space => core.on_space(self.id.0),
                 JournalEvent::Written { op } => {

@@ -25,6 +25,9 @@ impl Hosted {
     /// Handles a request for this group: on the primary it enters the log, elsewhere it is
     /// deferred to whoever can take it.
     pub(crate) fn on_ask(&mut self, ask: Ask, core: &mut Core) {
+        if matches!(self.state, State::Closed) {
+            return Self::refuse_closed(&ask, core);
+        }
         let State::Running(group) = &self.state else {
             return core.notices.push(Notice::Deferred(ask));
         };

@@ -29,8 +29,8 @@ pub(super) struct Recovery {
     origin: Origin,
     /// Whether the log has another prepare at the op of the origin.
     differs: bool,
-    /// Whether a record after the origin has come.
-    begun: bool,
+    /// The next record after the origin, if none is missing.
+    next: Option<Op>,
     /// Whether the records do not continue the origin: none is applied.
     detached: bool,
     /// The op before the log's first, and its identity; 0 if unknown.
@@ -39,8 +39,8 @@ pub(super) struct Recovery {
     commit: Op,
     /// The newest headers.
     headers: VecDeque<PrepareHeader>,
-    /// Frames after what has been applied.
-    suffix: VecDeque<Bytes>,
+    /// What comes after what has been applied.
+    suffix: VecDeque<Entry>,
     cut_bytes: u64,
 }
 
@@ -50,7 +50,7 @@ impl Recovery {
             first_view,
             origin: Origin::default(),
             differs: false,
-            begun: false,
+            next: None,
             detached: false,
             base: (Op(0), 0),
             commit: Op(0),
@@ -85,6 +85,10 @@ impl Recovery {
     }
 }
 
+const fn is_missing(entry: &Entry) -> bool {
+    matches!(entry, Entry::Missing)
+}
+
 impl Hosted {
     pub(super) fn on_record(&mut self, prepare: Bytes, core: &mut Core) {
         let header = PrepareHeader::decode(&prepare).expect("the journal verifies records");
@@ -103,14 +107,22 @@ impl Hosted {
             recovery.differs |= header.op == origin.op && header.checksum != origin.identity();
             return;
         }
-        if !::core::mem::replace(&mut recovery.begun, true) {
-            recovery.detached = header.op > origin.op.next();
+        let begun = recovery.next.is_some();
+        let next = recovery.next.unwrap_or(origin.op.next());
+        if !begun && self.journal.base().0 > origin.op {
+            recovery.detached = true;
+        } else {
+            for _ in next.0..header.op.0 {
+                recovery.suffix.push_back(Entry::Missing);
+                self.behind_gap = true;
+            }
         }
-        recovery.suffix.push_back(prepare.clone());
-        let continues = !recovery.detached;
-        if let Some(partition) = &mut self.partition
-            && continues
-        {
+        recovery.next = Some(header.op.next());
+        recovery.suffix.push_back(Entry::Frame(prepare.clone()));
+        if recovery.detached || self.behind_gap {
+            return;
+        }
+        if let Some(partition) = &mut self.partition {
             partition.on_append(&header, &prepare[HEADER_SIZE..]);
         }
         self.pending.push_back(prepare);
@@ -127,13 +139,15 @@ impl Hosted {
                 return;
             }
             let commit = recovery.commit;
-            let committed = |frame: &Bytes| {
-                PrepareHeader::decode(frame).is_ok_and(|header| header.op <= commit)
+            let committed = |entry: &mut Entry| match entry {
+                Entry::Frame(frame) => {
+                    PrepareHeader::decode(frame).is_ok_and(|header| header.op <= commit)
+                }
+                Entry::Missing => false,
             };
-            if !recovery.suffix.front().is_some_and(committed) {
+            let Some(Entry::Frame(prepare)) = recovery.suffix.pop_front_if(committed) else {
                 return;
-            }
-            let prepare = recovery.suffix.pop_front().expect("looked at");
+            };
             self.commit(prepare, core);
         }
     }
@@ -177,11 +191,13 @@ impl Hosted {
             self.keeping.forsake(origin.op);
             **partition = partition.emptied();
             self.pending.clear();
+            self.behind_gap = false;
             self.state = State::Recovering(Recovery::new(recovery.first_view));
             return self.journal.reopen(&mut core.out);
         }
         base::sometimes!("checkpoint: the log does not reach it, and begins after it");
         self.pending.clear();
+        self.behind_gap = false;
         recovery.forget_records();
         let (op, identity) = (origin.op, origin.identity());
         self.journal
@@ -233,15 +249,18 @@ impl Hosted {
         let State::Recovering(recovery) = &mut self.state else {
             unreachable!("just put there")
         };
-        let checksum_of = |frame: &Bytes| PrepareHeader::decode(frame).map(|found| found.checksum);
+        let header_of = |index: usize| match recovery.suffix.get(index) {
+            Some(Entry::Frame(frame)) => PrepareHeader::decode(frame).ok(),
+            _ => None,
+        };
         let covered = op.0.saturating_sub(recovery.before_suffix().0);
         let covered = usize::try_from(covered).unwrap_or(usize::MAX);
         let own = match covered.checked_sub(1) {
             None => Some(recovery.base.1),
-            Some(index) => recovery
-                .suffix
-                .get(index)
-                .and_then(|frame| checksum_of(frame).ok()),
+            // What is missing is known by what comes after it.
+            Some(index) => header_of(index)
+                .map(|own| own.checksum)
+                .or_else(|| header_of(index + 1).map(|next| next.parent)),
         };
         if own != Some(header.checksum) {
             let State::Recovering(recovery) =
@@ -253,15 +272,14 @@ impl Hosted {
         }
         base::sometimes!("transfer: a stranded log goes on from a checkpoint");
         recovery.suffix.drain(..covered);
-        self.pending.drain(..covered);
         recovery.detached = false;
-        if let Some(partition) = &mut self.partition {
-            let pending = self.pending.iter().map(|frame| {
-                let header = PrepareHeader::decode(frame).expect("pending prepares");
-                (header, &frame[HEADER_SIZE..])
-            });
-            partition.reset_appended(pending);
-        }
+        let whole = recovery.suffix.iter().map_while(|entry| match entry {
+            Entry::Frame(frame) => Some(frame.clone()),
+            Entry::Missing => None,
+        });
+        self.pending = whole.collect();
+        self.behind_gap = self.pending.len() < recovery.suffix.len();
+        self.reset_appended();
         self.apply_recovered(core);
         let State::Recovering(recovery) = ::core::mem::replace(&mut self.state, State::Removing)
         else {
@@ -272,11 +290,11 @@ impl Hosted {
 
     fn begin_founding(&mut self, mut recovery: Recovery, head: Op, core: &mut Core) {
         let origin = recovery.origin;
-        if recovery
-            .headers
-            .front()
-            .is_none_or(|first| first.op == origin.op.next())
-        {
+        let begins_after = |first: &PrepareHeader| {
+            let missing = recovery.suffix.front().is_some_and(is_missing);
+            first.op == origin.op.next() || (first.op > origin.op && missing)
+        };
+        if recovery.headers.front().is_none_or(begins_after) {
             // The log begins after the checkpoint: its header comes from there.
             if let Some(header) = origin.header {
                 recovery.headers.push_front(header);
@@ -294,10 +312,12 @@ impl Hosted {
         } else {
             // Durable before the group speaks for the first time, so that after a restart it
             // is known that it may have spoken.
+            let trust = core.trust_of_new(self.id);
+            core.doubtful |= trust != Trust::Trusted;
             let views = Views {
                 view: first_view,
                 log_view: first_view,
-                trust: Trust::Trusted,
+                trust,
             };
             core.views.put(self.id, views);
         }
@@ -316,14 +336,21 @@ impl Hosted {
         let Views {
             view,
             log_view,
-            trust,
+            trust: recorded,
         } = core.durable_views[&self.id];
         // Persisted logs lose nothing that was acknowledged; others may, if the power failed.
         let whole = self.persisted || !core.power_lost || !restarted;
-        let trust = match trust {
+        let trust = match recorded {
             Trust::Trusted if !whole => Trust::Doubt,
-            trust => trust,
+            recorded => recorded,
         };
+        core.doubtful |= trust != Trust::Trusted;
+        if core.config.nodes.len() == 1
+            && let Some(index) = recovery.suffix.iter().position(is_missing)
+        {
+            let missing = Op(recovery.before_suffix().0 + 1 + index as u64);
+            return self.close_damaged(missing, core);
+        }
         if recovery.cut_bytes > 0 {
             let (id, bytes) = (self.id, recovery.cut_bytes);
             let line = alloc::format!("group {id}: cut a torn tail of {bytes} bytes");
@@ -354,14 +381,16 @@ impl Hosted {
             committed: recovery.commit.max(commit),
             head,
             headers: recovery.headers.into_iter().collect(),
-            suffix: recovery.suffix.into_iter().map(Entry::Frame).collect(),
+            suffix: recovery.suffix.into_iter().collect(),
             trust,
             promised_until: core.links.promised().into_iter().max().unwrap_or_default(),
         };
         let now = core.now.monotonic;
         let prng = core.fork(self.id.0);
         let mut effects = Vec::new();
-        let group = if restarted {
+        // A log without its view store may hold something.
+        let begins = !restarted && head.0 == Op(0);
+        let group = if !begins {
             Group::recover(config, recovered, now, prng, &mut effects)
         } else {
             Group::create(config, view, trust, now, prng, &mut effects)

@@ -270,6 +270,7 @@ impl Shard {
             Letter::MetadataCommitted { prepare } => self.apply_metadata(prepare, None),
             Letter::MetadataSnapshot { snapshot } => self.install_metadata(&snapshot),
             Letter::MetadataView { view } => self.on_metadata_view(view),
+            Letter::Founded { op } => self.core.founded_at = Some(op),
             Letter::ClientPort(port) => self.client_port = port,
             Letter::StatsRequest { number, groups } => self.on_stats_request(from, number, &groups),
             Letter::StatsReply { number, stats } => self.on_stats_reply(from, number, &stats),
@@ -393,6 +394,7 @@ impl Shard {
                 hosted.submit(&mut self.core);
             }
         }
+        self.check_founded();
         self.check_trust();
         self.core.views.submit(&mut self.core.out);
         if self.core.urgent && matches!(self.phase, Phase::Serving) {

@@ -14,6 +14,7 @@ use alloc::{
 };
 
 use base::{GroupId, Prng, ShardIndex, View};
+use consensus::Group;
 use metadata::Metadata;
 use platform::{
     Address, DiskDone, DiskRequest, DiskResult, Effect, Fatal, Letter, Level, ListenerId, Now,
@@ -104,6 +105,9 @@ pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Out
         awaited: BTreeSet::new(),
         timed: BTreeSet::new(),
         unsynced: BTreeSet::new(),
+        doubtful: false,
+        founded_at: None,
+        gapped: BTreeSet::new(),
         sealed: BTreeSet::new(),
         full: BTreeSet::new(),
         observations: Vec::new(),
@@ -149,9 +153,7 @@ impl Shard {
                     power_lost,
                     founded,
                 } => {
-                    if !founded {
-                        self.core.views.found(base::Op(0));
-                    }
+                    self.core.doubtful = power_lost || !founded;
                     self.on_views_recovered(groups, power_lost);
                 }
                 ViewStoreEvent::Full => self.core.on_full(OWNER_VIEWS),
@@ -280,25 +282,60 @@ impl Shard {
             && self.metadata.partition(id).is_none()
     }
 
-    /// After a power loss: once every log here has caught up with its group, a later crash of
-    /// the process alone need not doubt them again.
-    pub(super) fn check_trust(&mut self) {
-        if !self.core.power_lost || self.phase != Phase::Serving {
+    /// Once the metadata group is trusted here, this node is part of the cluster. A shard that
+    /// has all groups there were at that time on record is founded: whatever it does not know
+    /// from then on is new.
+    pub(super) fn check_founded(&mut self) {
+        let metadata = self.groups.get(&GroupId::METADATA).and_then(Hosted::group);
+        if self.core.founded_at.is_none()
+            && let Some(op) = metadata.filter(|group| group.is_trusted()).map(Group::op)
+        {
+            self.core.founded_at = Some(op);
+            self.post_to_others(|| Letter::Founded { op });
+        }
+        let Some(op) = self.core.founded_at else {
+            return;
+        };
+        if self.core.views.is_founded() || self.metadata.op() < op {
             return;
         }
-        let trusted = |id: &GroupId| {
-            let group = self.groups.get(id).and_then(Hosted::group);
-            group.is_some_and(consensus::Group::is_trusted)
-        };
+        let recorded = |id: &GroupId| self.core.views.get(*id).is_some();
+        let mut groups = self
+            .groups
+            .iter()
+            .filter(|(_, hosted)| !hosted.is_removing());
+        if groups.all(|(id, _)| recorded(id)) {
+            base::sometimes!(
+                self.core.config.nodes.len() > 1,
+                "server: a shard is founded"
+            );
+            self.core.views.found(op);
+        }
+    }
+
+    /// Once every log here holds again what it may have acknowledged, a later crash of the
+    /// process alone need not doubt them again.
+    pub(super) fn check_trust(&mut self) {
+        let serving = self.phase == Phase::Serving && self.core.views.is_founded();
+        if !self.core.doubtful || !serving {
+            return;
+        }
+        let mut hosted = self.groups.values().filter(|hosted| !hosted.is_removing());
+        let trusted = |hosted: &Hosted| hosted.group().is_some_and(Group::is_trusted);
+        if !hosted.all(trusted) {
+            return;
+        }
         let mut live = self
             .core
             .durable_views
             .iter()
             .filter(|(_, views)| **views != DELETED);
-        if live.all(|(id, _)| trusted(id)) {
-            self.core.power_lost = false;
+        if live.all(|(id, _)| self.groups.contains_key(id)) {
+            self.core.doubtful = false;
             self.core.observe(|| Observation::Trusted);
-            self.core.views.trust_logs(&mut self.core.out);
+            if ::core::mem::take(&mut self.core.power_lost) {
+                self.core.views.trust_logs(&mut self.core.out);
+            }
         }
     }
 

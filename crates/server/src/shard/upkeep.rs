@@ -1,5 +1,5 @@
-//! What a shard does in its own time: it tries again where the disk was full, and reads sealed
-//! data to find damage before anybody needs it.
+//! What a shard does in its own time: it tries again where the disk was full, asks its peers for
+//! what damage has taken, and reads sealed data to find damage before anybody needs it.
 //!
 //! None of it has a timer while there is nothing to do; the scrubber has one per shard, once
 //! anything is sealed.
@@ -8,12 +8,16 @@ use ::core::{
     ops::Bound::{Excluded, Unbounded},
     time::Duration,
 };
+use alloc::collections::BTreeSet;
 
 use base::{GroupId, Instant};
 use platform::Level;
 
 use super::{OWNER_VIEWS, Shard};
 use crate::{Observation, core::Core};
+
+/// Groups for which one round of repair asks.
+const REPAIR_GROUPS_MAX: usize = 16;
 
 /// How long a full disk is left alone.
 const SPACE_RETRY: Duration = Duration::from_secs(1);
@@ -22,14 +26,20 @@ const SPACE_RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Upkeep {
     space_at: Option<Instant>,
+    repair_at: Option<Instant>,
     scrub_at: Option<Instant>,
+    /// The group that was repaired last.
+    repaired: Option<GroupId>,
     /// The group that was scrubbed last.
     scrubbed: Option<GroupId>,
 }
 
 impl Upkeep {
     pub(super) fn deadline(&self) -> Option<Instant> {
-        [self.space_at, self.scrub_at].into_iter().flatten().min()
+        [self.space_at, self.repair_at, self.scrub_at]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 
@@ -69,6 +79,12 @@ impl Shard {
         } else {
             self.upkeep.space_at.get_or_insert(now + SPACE_RETRY);
         }
+        if self.core.gapped.is_empty() {
+            self.upkeep.repair_at = None;
+        } else {
+            // At once: peers are asked as soon as a gap is known.
+            self.upkeep.repair_at.get_or_insert(now);
+        }
         let scrub = self.core.config.timing.scrub;
         if scrub.is_zero() || self.core.sealed.is_empty() {
             self.upkeep.scrub_at = None;
@@ -82,6 +98,9 @@ impl Shard {
         let due = |at: &mut Option<Instant>| at.take_if(|at| *at <= now).is_some();
         if due(&mut self.upkeep.space_at) {
             self.retry_full();
+        }
+        if due(&mut self.upkeep.repair_at) {
+            self.ask_for_bodies();
         }
         if due(&mut self.upkeep.scrub_at) {
             self.scrub();
@@ -100,14 +119,30 @@ impl Shard {
         }
     }
 
+    /// Asks a peer, another one each time, for each body that is missing here.
+    fn ask_for_bodies(&mut self) {
+        let first = self.upkeep.repaired;
+        for _ in 0..REPAIR_GROUPS_MAX {
+            let Some(id) = next_after(&self.core.gapped, self.upkeep.repaired) else {
+                break;
+            };
+            self.upkeep.repaired = Some(id);
+            match self.groups.get_mut(&id) {
+                Some(hosted) => hosted.ask_for_bodies(&mut self.core),
+                None => drop(self.core.gapped.remove(&id)),
+            }
+            if first == Some(id) {
+                break;
+            }
+        }
+        let retry = self.core.config.timing.repair_retry;
+        let pause = self.core.prng.duration(retry, retry * 2);
+        self.upkeep.repair_at = Some(self.core.now.monotonic + pause);
+    }
+
     /// Verifies a piece of the next group that has sealed data.
     fn scrub(&mut self) {
-        let sealed = &self.core.sealed;
-        let rest = match self.upkeep.scrubbed {
-            Some(last) => sealed.range((Excluded(last), Unbounded)).next(),
-            None => None,
-        };
-        let Some(&id) = rest.or(sealed.first()) else {
+        let Some(id) = next_after(&self.core.sealed, self.upkeep.scrubbed) else {
             return;
         };
         self.upkeep.scrubbed = Some(id);
@@ -115,4 +150,10 @@ impl Shard {
             hosted.scrub(&mut self.core);
         }
     }
+}
+
+/// Round and round.
+fn next_after(groups: &BTreeSet<GroupId>, last: Option<GroupId>) -> Option<GroupId> {
+    let rest = last.and_then(|last| groups.range((Excluded(last), Unbounded)).next());
+    rest.or(groups.first()).copied()
 }

@@ -48,6 +48,16 @@ impl Disk {
         self.inodes[self.files[name]][at] ^= 1;
     }
 
+    /// The content of a file.
+    pub(crate) fn content(&self, name: &str) -> &[u8] {
+        &self.inodes[self.files[name]]
+    }
+
+    /// The content of a file, to be damaged.
+    pub(crate) fn content_mut(&mut self, name: &str) -> &mut [u8] {
+        &mut self.inodes[self.files[name]]
+    }
+
     /// Files that are still there with bytes that no sync has covered.
     pub(crate) fn unsynced(&self) -> Vec<&str> {
         let files = self.files.iter();

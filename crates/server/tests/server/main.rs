@@ -7,9 +7,11 @@ mod cluster;
 mod disk;
 mod node;
 
+mod blank;
 mod checkpoints;
 mod connections;
 mod consumers;
+mod damage;
 mod leases;
 mod lifecycle;
 mod messages;

@@ -189,6 +189,13 @@ impl Node {
         self.crash();
     }
 
+    /// The disk of a dead node is replaced by an empty one.
+    pub(crate) fn wipe(&mut self) {
+        assert!(self.shards.is_empty(), "a dead node");
+        self.disk = Disk::default();
+        self.boot += 1;
+    }
+
     pub(crate) fn stop(&mut self) {
         for events in &mut self.events {
             events.push_back(Event::Stop);
