@@ -5,7 +5,7 @@ use platform::ConnectionId;
 use server::{Observation, Role};
 use wire::{
     Command, HEADER_SIZE, Operation, Request, batch,
-    replica::{Message as ReplicaMessage, PrepareHeader},
+    replica::{Message as ReplicaMessage, PrepareHeader, Trust},
 };
 
 use super::World;
@@ -287,6 +287,11 @@ impl World {
         let (envelope, message) = ReplicaMessage::decode(frame).ok()?;
         let speech = match message {
             ReplicaMessage::PrepareOk { .. } => Speech::PrepareOk,
+            // A blank replica's vote counts for nothing but a founding.
+            ReplicaMessage::DoViewChange {
+                trust: Trust::Blank,
+                ..
+            } => return None,
             ReplicaMessage::DoViewChange { log_view, .. } => Speech::DoViewChange { log_view },
             ReplicaMessage::StartView { .. } => Speech::Primary,
             _ => return None,

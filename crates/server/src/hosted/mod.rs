@@ -19,7 +19,7 @@ use alloc::{
 };
 
 use base::{Bytes, GroupId, Op, Timestamp, View};
-use consensus::{Effect, Group, Stand};
+use consensus::{Effect, Group, Stand, Trust};
 use metadata::{Durability, PartitionInfo};
 use partition::PartitionState;
 use platform::{DiskDone, Fatal, Level};
