@@ -5,8 +5,8 @@ use super::Profile;
 /// Which classes the product can take so far; one that it cannot is off in every profile.
 const WIPES: bool = false;
 const DAMAGE: bool = false;
-const ERRORS: bool = false;
-const FULL: bool = false;
+const ERRORS: bool = true;
+const FULL: bool = true;
 
 const fn share(on: bool, percent: u64) -> u64 {
     if on { percent } else { 0 }

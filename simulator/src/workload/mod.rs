@@ -24,7 +24,7 @@ use crate::{
         history::{Answer, History},
         linear::{Linear, Target, Window},
     },
-    profile::{Durability, Shape},
+    profile::{Classes, Durability, Shape},
 };
 
 pub(crate) use produce::payload_target;
@@ -169,6 +169,7 @@ pub(crate) struct Workload {
     segment_size: u64,
     /// Sessions may be lost to others: a repeated request may then be new to the server.
     sessions_end: bool,
+    classes: Classes,
     /// The last offset that a send to a partition was told of.
     heads: BTreeMap<Target, u64>,
     /// Writes by client and number.
@@ -210,6 +211,7 @@ impl Workload {
             durability: shape.durability,
             segment_size: shape.limits.segment_size,
             sessions_end: shape.classes.evictions,
+            classes: shape.classes,
             heads: BTreeMap::new(),
             made: BTreeMap::new(),
             history: History::default(),
@@ -511,13 +513,34 @@ impl Sampler<'_> {
             .contains(&code)
             && matches!(call, Call::CreateStream { .. } | Call::CreateTopic { .. });
         base::sometimes!(did_it, "fault: a session is lost between two attempts");
-        if may_be_gone || no_offset || beyond || too_few || did_it {
+        let disk = self.is_disk_to_blame(call, code);
+        if may_be_gone || no_offset || beyond || too_few || did_it || disk {
             return Ok(());
         }
         self.fail(format!(
             "client {} was refused {call:?} with {code}",
             self.client
         ))
+    }
+
+    /// A full disk takes no writes; a damaged one does not show what it holds, rather than to
+    /// show that there is nothing.
+    fn is_disk_to_blame(&self, call: &Call, code: ErrorCode) -> bool {
+        let full = [
+            ErrorCode::CANNOT_APPEND_MESSAGE,
+            ErrorCode::CANNOT_WRITE_TO_FILE,
+        ];
+        let classes = self.workload.classes;
+        if call.is_write() || matches!(call, Call::Poll { commits: true, .. }) && full.contains(&code) {
+            let refused = classes.disk_full && full.contains(&code);
+            base::sometimes!(refused, "fault: a write is refused for want of space");
+            return refused;
+        }
+        let unreadable = (classes.damage || classes.disk_errors)
+            && code == ErrorCode::CANNOT_READ_MESSAGE
+            && matches!(call, Call::Poll { .. });
+        base::sometimes!(unreadable, "fault: a poll is refused for what is damaged");
+        unreadable
     }
 
     /// Somebody asks for a change of what others count on.

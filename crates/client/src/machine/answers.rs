@@ -95,7 +95,10 @@ impl Client {
                 self.counters.logins += 1;
                 self.redial.reset();
             }
-            Answer::Refused { code, .. } if code.is_transient() => {
+            // A full disk has no room for the session; there may be some soon.
+            Answer::Refused { code, .. }
+                if code.is_transient() || *code == ErrorCode::CANNOT_WRITE_TO_FILE =>
+            {
                 let Stage::Linked(link) = &mut self.stage else {
                     return;
                 };
