@@ -531,7 +531,9 @@ impl Sampler<'_> {
             ErrorCode::CANNOT_WRITE_TO_FILE,
         ];
         let classes = self.workload.classes;
-        if call.is_write() || matches!(call, Call::Poll { commits: true, .. }) && full.contains(&code) {
+        if call.is_write()
+            || matches!(call, Call::Poll { commits: true, .. }) && full.contains(&code)
+        {
             let refused = classes.disk_full && full.contains(&code);
             base::sometimes!(refused, "fault: a write is refused for want of space");
             return refused;
