@@ -322,7 +322,8 @@ impl Group {
     /// `stand` is durable.
     pub fn on_view_durable(&mut self, now: Instant, stand: Stand, out: &mut Vec<Effect>) {
         base::invariant!(stand.view <= self.view && stand.log_view <= self.log_view);
-        let before = (self.view_durable, self.log_view_durable);
+        let blank = |group: &Self| group.trust_durable == Trust::Blank;
+        let before = (self.view_durable, self.log_view_durable, blank(self));
         self.view_durable = self.view_durable.max(stand.view);
         self.log_view_durable = self.log_view_durable.max(stand.log_view);
         let regained = self.trust_durable != Trust::Trusted && self.trust == Trust::Trusted;
@@ -333,7 +334,7 @@ impl Group {
         // While it was not durable nothing could be told.
         self.touch();
         self.cut_in_doubt(now, out);
-        if before != (self.view_durable, self.log_view_durable) {
+        if before != (self.view_durable, self.log_view_durable, blank(self)) {
             self.speak(now, out);
         }
         self.invariants();
@@ -348,7 +349,7 @@ impl Group {
             Status::ViewChange if self.view_durable == self.view => {
                 self.send_do_view_change(now, out);
             }
-            Status::Normal if self.log_view_durable == self.view => {
+            Status::Normal if self.is_settled() => {
                 if self.is_primary() {
                     self.announce_view(out);
                 } else {
@@ -398,7 +399,7 @@ impl Group {
             role: match self.status {
                 _ if self.is_blank() => self.blank_role(),
                 Status::Normal if self.abdicated || wishes => StatusRole::Abdicated,
-                Status::Normal if self.log_view_durable == self.view => StatusRole::Normal,
+                Status::Normal if self.is_settled() => StatusRole::Normal,
                 _ => StatusRole::ViewChange,
             },
         })
@@ -520,10 +521,12 @@ impl Group {
     }
 
     pub(crate) fn leads(&self) -> bool {
-        self.status == Status::Normal
-            && self.is_primary()
-            && !self.abdicated
-            && self.log_view_durable == self.view
+        self.status == Status::Normal && self.is_primary() && !self.abdicated && self.is_settled()
+    }
+
+    /// Whether it is durable that the log belongs to the view, and that this replica is not blank.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.log_view_durable == self.view && self.trust_durable != Trust::Blank
     }
 
     /// Whether this replica's log may still be served as that of `view`.
@@ -584,7 +587,8 @@ impl Group {
             }
         }
         if let Some(install) = &self.install {
-            base::invariant!(install.vetted >= self.log.committed());
+            let cut = install.only_plans_a_cut();
+            base::invariant!(cut || install.vetted >= self.log.committed());
             base::invariant!(install.vetted <= self.log.op());
         }
     }

@@ -99,7 +99,7 @@ impl Group {
             return;
         }
         let mut end = keep;
-        while end > self.log.committed() && self.log.is_missing(end) {
+        while end > self.log.commit() && self.log.is_missing(end) {
             end = Op(end.0 - 1);
         }
         let install = self.install.as_mut().expect("cut for a view's log");

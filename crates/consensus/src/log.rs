@@ -145,6 +145,9 @@ impl Log {
         if op == self.op {
             return Some(self.checksum);
         }
+        if op == Op(0) {
+            return Some(0);
+        }
         match self.header(op) {
             Some(header) => Some(header.checksum),
             None => Some(self.header(op.next())?.parent),
@@ -218,9 +221,13 @@ impl Log {
         true
     }
 
-    /// Drops everything after `op`, whose identity must be known.
+    /// Drops everything after `op`, whose identity must be known. Of what is known to be
+    /// committed only places go whose bodies are missing.
     pub(crate) fn truncate_after(&mut self, op: Op) {
-        base::invariant!(op >= self.committed, "a committed op is never cut");
+        let committed = (op.0 + 1..=self.committed.0).map(Op);
+        let missing = committed.fold(true, |all, op| all && self.is_missing(op));
+        base::invariant!(missing, "a committed op is never cut");
+        self.committed = self.committed.min(op);
         let identity = self.identity(op);
         while self.op > op {
             let cut = self

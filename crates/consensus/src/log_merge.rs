@@ -73,6 +73,9 @@ pub(crate) fn identity(head: (Op, u128), headers: &[PrepareHeader], op: Op) -> O
     if op == head.0 {
         return Some(head.1);
     }
+    if op == Op(0) {
+        return Some(0);
+    }
     match headers.binary_search_by_key(&op, |header| header.op) {
         Ok(index) => Some(headers[index].checksum),
         Err(index) => {

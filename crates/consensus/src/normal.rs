@@ -163,7 +163,7 @@ impl Group {
         if base::planted::bug(18) && self.status == Status::ViewChange {
             self.acknowledge_stale(out);
         }
-        if self.status == Status::Normal && self.log_view_durable == self.view {
+        if self.status == Status::Normal && self.is_settled() {
             if self.is_primary() {
                 self.acked[usize::from(self.config.replica.0)] = self.durable();
                 self.try_commit(out);
@@ -177,7 +177,7 @@ impl Group {
     /// A backup acknowledges all that is durable here, if its log belongs durably to the view.
     pub(crate) fn send_prepare_ok(&self, out: &mut Vec<Effect>) {
         let settled = self.status == Status::Normal && !self.is_primary();
-        let spoken = self.log_view_durable == self.view || base::planted::bug(8);
+        let spoken = self.is_settled() || base::planted::bug(8);
         if !settled || !spoken {
             return;
         }

@@ -110,7 +110,7 @@ impl Group {
             // Planted: a log in doubt counts like any other.
             group.trust = Trust::Trusted;
         }
-        group.trust_durable = recovered.trust;
+        group.trust_durable = group.trust;
         if group.is_blank() {
             group.rejoin.nonce = u128::from(group.prng.next_u64()) << 64 | 1;
         }

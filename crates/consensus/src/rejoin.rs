@@ -47,6 +47,8 @@ pub(crate) struct Rejoin {
     pub(crate) nonce: u128,
     /// The views of the others, as those that are not blank have told this process.
     heard: [Option<View>; REPLICAS_MAX],
+    /// Whether one of them has an op: then nothing is to be founded.
+    at_work: bool,
     /// The first view in which it may take part.
     from: Option<View>,
     /// Primary of a founding: the nonces of the votes that it rests on.
@@ -71,13 +73,14 @@ impl Group {
     /// Whether this replica votes: to join a view, or as long as it may turn out that the group
     /// is to be founded.
     pub(crate) fn may_vote(&self) -> bool {
-        self.may_join() || self.rejoin.from.is_none()
+        self.may_join() || !self.rejoin.at_work
     }
 
     /// Whether a wish of this replica counts. Of two replicas it must, or the other could never
     /// move on.
     pub(crate) fn may_wish(&self) -> bool {
-        !self.is_blank() || (self.config.replica_count == 2 && self.rejoin.from.is_some())
+        let blank = self.is_blank() || self.trust_durable == Trust::Blank;
+        !blank || (self.config.replica_count == 2 && self.rejoin.from.is_some())
     }
 
     /// What a blank replica tells about itself.
@@ -110,6 +113,7 @@ impl Group {
             self.rejoin.settled[usize::from(from.0)] = true;
             self.check_founded(out);
         }
+        self.rejoin.at_work |= peer.op > Op(0);
         if !self.is_blank() || self.rejoin.from.is_some() {
             return;
         }
@@ -210,6 +214,10 @@ impl Group {
         let fresh = self.log.op() == Op(0) && vote.op == Op(0) && vote.is_blank();
         if !self.is_primary() || !fresh || self.log_view_durable < self.view {
             return;
+        }
+        if self.leads() && self.founder(from) == vote.nonce {
+            // The founding has not reached it.
+            return self.send_start_view(from, out);
         }
         self.votes[usize::from(from.0)] = Some(vote);
         let count = usize::from(self.config.replica_count);

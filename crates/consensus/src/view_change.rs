@@ -287,7 +287,7 @@ impl Group {
         }
         if self.status == Status::Normal {
             // The view has begun; the voter has missed it.
-            if self.leads() {
+            if self.leads() && !self.is_being_founded() {
                 self.send_start_view(from, out);
             } else {
                 self.found_again(from, vote, out);

@@ -141,6 +141,7 @@ impl Cluster {
             return false;
         };
         record.damaged = true;
+        self.say(|| format!("{index} loses the body of {}", op.0));
         true
     }
 
@@ -149,13 +150,15 @@ impl Cluster {
         let node = &self.nodes[index];
         let lost =
             |record: &Record| record.damaged && !node.fetched.contains_key(&record.header.op);
-        // A damaged record is named by the next one, if that is whole.
-        let pairs = node
-            .log
-            .windows(2)
-            .filter(|pair| lost(&pair[0]) && !lost(&pair[1]));
-        pairs
-            .map(|pair| (pair[0].header.op, pair[1].header.parent))
+        // A damaged record is named by the next one, if that is whole; a journal that runs knows
+        // the name of its head.
+        let named = |place: usize| match node.log.get(place + 1) {
+            Some(next) => (!lost(next)).then_some(next.header.parent),
+            None => Some(node.log[place].header.checksum),
+        };
+        let places = (0..node.log.len()).filter(|place| lost(&node.log[*place]));
+        places
+            .filter_map(|place| Some((node.log[place].header.op, named(place)?)))
             .collect()
     }
 
@@ -166,6 +169,12 @@ impl Cluster {
         };
         let view = group.view();
         for (op, checksum) in self.wanted(index) {
+            let held = self.held(index, op, checksum);
+            if let Some((header, frame)) = held {
+                // The process still has it in memory.
+                self.fetch(index, &header, &frame);
+                continue;
+            }
             let message = Message::RequestBody {
                 group: GroupId(1024),
                 op,
@@ -174,6 +183,17 @@ impl Cluster {
             let frame = message.encode(CLUSTER, view, replica(index));
             self.post(index, other, Letter::Frame(frame));
         }
+    }
+
+    /// What the group has of an op that it has not applied.
+    fn held(&self, index: usize, op: Op, checksum: u128) -> Option<(PrepareHeader, Bytes)> {
+        let group = self.nodes[index].group.as_ref()?;
+        let frames = group.uncommitted().map(|frame| {
+            let header = PrepareHeader::decode(frame).expect("ours");
+            (header, frame.clone())
+        });
+        let mut same = frames.filter(|(header, _)| (header.op, header.checksum) == (op, checksum));
+        same.next()
     }
 
     /// Takes a body that the journal wants; once a gap is whole, all of it is written.
@@ -213,6 +233,7 @@ impl Cluster {
 
     /// The disk is replaced by an empty one, while the process is down.
     pub(crate) fn wipe(&mut self, index: usize) {
+        self.say(|| format!("{index} gets a new disk"));
         self.crash(index, Crash::Process, 0);
         let node = &mut self.nodes[index];
         node.log.clear();

@@ -119,6 +119,8 @@ pub(crate) struct Cluster {
     pub(crate) soup: bool,
     /// Whether a group has said that it cannot decide about an op.
     pub(crate) undecidable: bool,
+    /// Whether events are printed.
+    pub(crate) loud: bool,
     /// Whether messages are left out of the trace.
     pub(crate) quiet: bool,
     /// Events in words, if wanted.
@@ -150,6 +152,7 @@ impl Cluster {
             repair_max,
             soup: false,
             undecidable: false,
+            loud: false,
             prng,
             quiet: false,
             trace: None,
@@ -209,6 +212,9 @@ impl Cluster {
     }
 
     pub(crate) fn say(&mut self, line: impl FnOnce() -> String) {
+        if self.loud {
+            return println!("  {}", line());
+        }
         if let Some(trace) = &mut self.trace {
             trace.push(format!("  {}", line()));
         }
@@ -651,17 +657,29 @@ impl Cluster {
         self.nodes[index].stored.trust != Trust::Trusted
     }
 
-    /// Whether the group survives it if `index` loses the body of `op`, or of any op: whether so
-    /// few replicas have no witness of it that all the others are a view-change quorum.
+    /// Whether the disk of a replica lacks what it has acknowledged, or may seem to after a
+    /// restart: damage at the end of a log puts it in doubt.
+    fn is_shaky(&self, index: usize) -> bool {
+        let log = &self.nodes[index].log;
+        let whole = log.iter().filter(|record| !record.damaged);
+        let carried = whole.map(|record| record.header.commit).max();
+        let end = |record: &&Record| record.header.op >= carried.unwrap_or_default();
+        let damaged = log.iter().filter(end).any(|record| record.damaged);
+        self.is_doubted(index) || damaged
+    }
+
+    /// Whether the group survives it if `index` loses the body of `op`, or everything: whether so
+    /// few replicas are no witness of any op that all the others are a view-change quorum.
     pub(crate) fn can_spare(&self, index: usize, op: Option<Op>) -> bool {
         let bad = |node: usize, op: usize| {
             let record = self.nodes[node].log.get(op);
-            node == index || self.is_doubted(node) || record.is_some_and(|record| record.damaged)
+            node == index || self.is_shaky(node) || record.is_some_and(|record| record.damaged)
         };
         let longest = self.nodes.iter().map(|node| node.log.len()).max();
+        let own = self.nodes[index].log.len();
         let ops = match op {
-            Some(op) => index_of(op)..index_of(op) + 1,
-            None => 0..longest.unwrap_or(0).max(1),
+            Some(op) if index_of(op) + 6 < own => index_of(op)..index_of(op) + 1,
+            _ => 0..longest.unwrap_or(0).max(1),
         };
         ops.into_iter().all(|op| {
             let bad = (0..self.count()).filter(|node| bad(*node, op)).count();
