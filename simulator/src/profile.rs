@@ -322,8 +322,12 @@ fn draw_network(prng: &mut Prng) -> NetworkSpeed {
 }
 
 fn draw_clock(prng: &mut Prng, classes: Classes) -> ClockShape {
-    let far = prng.chance(1, 4);
-    let most = if far && classes.clocks { 3600 } else { 3 } * 1_000_000;
+    // Most clocks are set right, some are wrong by seconds or by an hour.
+    let most = match prng.below(8) {
+        0 => 3_000_000,
+        1 if classes.clocks => 3_600_000_000,
+        _ => 4_000,
+    };
     let either = |prng: &mut Prng, most: u64| {
         let size = i64::try_from(prng.below(2 * most + 1)).expect("small");
         size - i64::try_from(most).expect("small")
@@ -331,6 +335,7 @@ fn draw_clock(prng: &mut Prng, classes: Classes) -> ClockShape {
     ClockShape {
         offset: either(prng, most),
         drift: either(prng, if classes.clocks { 500 } else { 30 }),
+        alone: classes.clocks && prng.chance(1, 4),
     }
 }
 

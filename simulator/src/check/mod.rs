@@ -4,6 +4,7 @@
 //! clients asked and were told. None of them knows how the server works.
 
 pub(crate) mod bytes;
+pub(crate) mod clock;
 pub(crate) mod committed;
 pub(crate) mod digests;
 pub(crate) mod durability;

@@ -157,6 +157,11 @@ impl Network {
         self.each_path(from, to, |path| path.damage_next(damage, pick));
     }
 
+    /// Whether every way is as it should be.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.paths.iter().all(Path::is_sound)
+    }
+
     fn each_path(&mut self, from: u64, to: u64, mut act: impl FnMut(&mut Path)) {
         let hosts = self.hosts.len();
         for (index, path) in self.paths.iter_mut().enumerate() {

@@ -61,6 +61,10 @@ impl Path {
         };
     }
 
+    pub(super) fn is_sound(&self) -> bool {
+        !self.cut && self.slowness == Slowness::default()
+    }
+
     /// What the way adds to the usual delay of bytes that are sent now.
     pub(super) fn detour(&mut self, now: u64, size: usize) -> u64 {
         let Slowness {

@@ -4,7 +4,8 @@
 //! ```text
 //!   elapsed   = time * (1 + drift)           drift within ±500 ppm
 //!   monotonic = base + elapsed               base is new with each process
-//!   realtime  = EPOCH + elapsed + offset     offset changes with each step
+//!   realtime  = EPOCH + time + offset        offset changes with each step; elapsed instead of
+//!                                            time where no time service mends the drift
 //! ```
 //!
 //! **Invariant:** time is virtual; nothing but these figures tells a node what time it is.
@@ -20,8 +21,10 @@ use super::EPOCH;
 pub(crate) struct ClockShape {
     /// Of the realtime clock, in microseconds.
     pub(crate) offset: i64,
-    /// Of both, in parts per million.
+    /// Of the oscillator, in parts per million.
     pub(crate) drift: i64,
+    /// Nobody sets the realtime clock right: it drifts, too.
+    pub(crate) alone: bool,
 }
 
 const MILLION: i64 = 1_000_000;
@@ -50,7 +53,8 @@ impl Clock {
 
     pub(super) fn now(&self, time: u64) -> Now {
         let elapsed = self.elapsed(time);
-        let realtime = (EPOCH + elapsed).saturating_add_signed(self.shape.offset);
+        let passed = if self.shape.alone { elapsed } else { time };
+        let realtime = (EPOCH + passed).saturating_add_signed(self.shape.offset);
         Now {
             monotonic: Instant(self.base + elapsed),
             realtime: Timestamp(realtime),
@@ -91,7 +95,10 @@ mod tests {
     #[test]
     fn a_deadline_comes_when_the_clock_shows_it_and_not_before() {
         for drift in [-500, -37, 0, 1, 500] {
-            let mut clock = Clock::new(ClockShape { offset: 0, drift });
+            let mut clock = Clock::new(ClockShape {
+                drift,
+                ..ClockShape::default()
+            });
             clock.reboot(12_345);
             for elapsed in [0, 1, 999, 1_000_000, 7_654_321, 2_000_000_001] {
                 let instant = Instant(12_345 + elapsed);

@@ -14,6 +14,7 @@ impl World {
         if self.phase != Phase::Faults {
             return;
         }
+        self.disturbed_at = self.time;
         let (_, fault) = self.schedule.faults[index as usize];
         self.digest.add(self.time ^ u64::from(index) << 48);
         if self.trace {
@@ -171,6 +172,7 @@ impl World {
 
     /// Ends all faults for good.
     pub(super) fn heal_all(&mut self) {
+        self.disturbed_at = self.time;
         self.heal_strain();
         for node in 0..self.shape.replicas {
             let it = &mut self.nodes[usize::from(node)];

@@ -38,6 +38,7 @@ use crate::{
     atlas::Atlas,
     check::{
         Failure,
+        clock::Clocks,
         committed::Committed,
         digests::Digests,
         durability::Durability,
@@ -182,6 +183,7 @@ struct Checkers {
     linear: Linear,
     digests: Digests,
     views: Views,
+    clocks: Clocks,
 }
 
 /// What happened, in numbers.
@@ -234,6 +236,8 @@ pub(crate) struct World {
     checkers: Checkers,
     phase: Phase,
     phase_started: u64,
+    /// When something last happened to a node, a clock or the network.
+    disturbed_at: u64,
     /// Prng of small delays inside a node.
     delays: Prng,
     atlas: Atlas,
@@ -278,6 +282,7 @@ impl World {
             checkers: Checkers::default(),
             phase: Phase::Faults,
             phase_started: 0,
+            disturbed_at: 0,
             delays: Prng::new(seed, Domain::Process, 0),
             atlas: Atlas::new(shape.promise()),
             wounds: Vec::new(),

@@ -102,7 +102,7 @@ impl Node {
         }
     }
 
-    fn now(&self, time: u64) -> Now {
+    pub(super) fn now(&self, time: u64) -> Now {
         self.clock.now(time)
     }
 }
@@ -151,6 +151,7 @@ impl World {
     pub(super) fn start_node(&mut self, node: u8) {
         let slot = usize::from(node);
         assert!(self.nodes[slot].shards.is_empty());
+        self.disturbed_at = self.time;
         self.network.power_on(u16::from(node));
         let time = self.time;
         let entity = u64::from(node) << 32 | u64::from(self.nodes[slot].incarnation);
@@ -181,6 +182,7 @@ impl World {
 
     /// Ends the process of a node, and its machine if `crash` says so.
     pub(super) fn stop_node(&mut self, node: u8, crash: Crash) {
+        self.disturbed_at = self.time;
         let slot = usize::from(node);
         let it = &mut self.nodes[slot];
         it.shards.clear();

@@ -8,10 +8,14 @@ use wire::{
     replica::{Message as ReplicaMessage, PrepareHeader, Trust},
 };
 
-use super::World;
+use super::{
+    World,
+    nodes::{Life, Node},
+};
 use crate::{
     check::{
         Failure, Verdict,
+        clock::Window,
         durability::{Acknowledged, RecoveredLog},
         linear::{Message, Target},
         liveness::Standing,
@@ -28,6 +32,10 @@ const fn failure(check: &'static str, time: u64, message: String) -> Failure {
         message,
     }
 }
+
+/// After so long in microseconds every node has heard of all clocks, and what was stamped in worse
+/// times is committed.
+const CALM: u64 = 20_000_000;
 
 impl World {
     pub(super) fn observe(&mut self, node: u8, shard: u16, observation: Observation) {
@@ -145,9 +153,25 @@ impl World {
             .digests
             .on_digest(time, node, (group, op), digest)?;
         if first {
+            let window = self.agreed_window();
+            self.checkers
+                .clocks
+                .on_committed(time, (group, op), header.timestamp, window)?;
             self.observe_canonical(&header, prepare)?;
         }
         Ok(())
+    }
+
+    /// What a majority of the clocks says, if nothing has happened to anybody for long.
+    fn agreed_window(&self) -> Option<Window> {
+        let is_calm = self.time - self.disturbed_at >= CALM && self.network.is_sound();
+        let usual = |node: &Node| !node.paused && node.slowness == 1;
+        if !is_calm || !self.nodes.iter().all(usual) {
+            return None;
+        }
+        let running = self.nodes.iter().filter(|node| node.life == Life::Running);
+        let clocks = running.map(|node| node.now(self.time).realtime.0).collect();
+        Window::of(clocks, self.nodes.len())
     }
 
     /// An op has entered the one history of its group.
