@@ -177,8 +177,10 @@ impl Shape {
     pub(crate) fn draw(seed: u64, profile: &Profile) -> Self {
         let mut prng = Prng::new(seed, Domain::Shape, 0);
         let within = |prng: &mut Prng, (low, high): (u64, u64)| prng.between(low, high);
-        let replicas = small(within(&mut prng, profile.replicas));
-        let shards = u16::from(small(within(&mut prng, profile.shards)));
+        // Small clusters are drawn more often: they show most at the least cost.
+        let few = |prng: &mut Prng, range| within(prng, range).min(within(prng, range));
+        let replicas = small(few(&mut prng, profile.replicas));
+        let shards = u16::from(small(few(&mut prng, profile.shards)));
         let clients = small(within(&mut prng, profile.clients));
         let mut on = |share: u64| prng.chance(share, 100);
         let classes = Classes {
@@ -212,7 +214,7 @@ impl Shape {
         for _ in 0..stretches {
             let end = start + prng.between(6_000_000, 14_000_000);
             busy.push(Stretch { start, end });
-            start = end + prng.between(50_000_000, 130_000_000);
+            start = end + prng.between(60_000_000, 140_000_000);
         }
         let timing = draw_timing(&mut prng);
         Self {
@@ -297,10 +299,10 @@ fn usual_limits(prng: &mut Prng) -> Limits {
 }
 
 fn draw_timing(prng: &mut Prng) -> Timing {
-    let heartbeat = 10 * prng.between(45, 75);
+    let heartbeat = 10 * prng.between(60, 95);
     Timing {
         heartbeat: Duration::from_millis(heartbeat),
-        suspect: Duration::from_millis(heartbeat * 5),
+        suspect: Duration::from_millis(heartbeat * 4),
         view_change_retry: Duration::from_millis(400),
         view_change: Duration::from_millis(2_000),
         repair_retry: Duration::from_millis(200),

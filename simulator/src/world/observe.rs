@@ -308,6 +308,14 @@ impl World {
     }
 
     fn said(&self, node: u8, frame: &[u8]) -> Option<Said> {
+        let speaks = [
+            Command::PrepareOk,
+            Command::DoViewChange,
+            Command::StartView,
+        ];
+        if !speaks.contains(&Command::from_byte(frame[60])?) {
+            return None;
+        }
         let (envelope, message) = ReplicaMessage::decode(frame).ok()?;
         let speech = match message {
             ReplicaMessage::PrepareOk { .. } => Speech::PrepareOk,
