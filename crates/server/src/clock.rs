@@ -126,7 +126,11 @@ impl ClusterClock {
             let old_now = old.at(now.monotonic);
             // A clock that has been set since is not where it was.
             let apart = old_now.low > high || old_now.high < low;
-            apart || width(fresh.interval) <= width(old_now)
+            // In time before it may no longer be used, or its clock would be without a voice
+            // until its next heartbeat.
+            let is_old = now.monotonic.since(old.at) > AGE_MAX / 2;
+            base::sometimes!(is_old, "clock: a sample is replaced for its age");
+            apart || is_old || width(fresh.interval) <= width(old_now)
         };
         if slot.as_ref().is_none_or(tighter) {
             *slot = Some(fresh);
@@ -218,12 +222,12 @@ mod tests {
         Interval { low, high }
     }
 
-    /// A world in which this node's clock is `own` off, and each peer's as listed; every round
-    /// trip takes 2 ms.
+    /// A world in which this node's clock is `own` off, and each peer's as listed.
     struct World {
         clock: ClusterClock,
         own: i64,
         peers: Vec<i64>,
+        round_trip: u64,
     }
 
     impl World {
@@ -233,6 +237,7 @@ mod tests {
                 clock: ClusterClock::new(count),
                 own,
                 peers: peers.to_vec(),
+                round_trip: 2_000,
             }
         }
 
@@ -246,20 +251,24 @@ mod tests {
         /// All peers are heard at `time`.
         fn hear(&mut self, time: u64) -> Option<Standing> {
             let mut last = None;
-            for (index, offset) in self.peers.clone().into_iter().enumerate() {
-                let beat = Beat {
-                    sent: Instant(5),
-                    realtime: Timestamp((EPOCH + time - 1_000).saturating_add_signed(offset)),
-                    echo: Some(Echo {
-                        sent: Instant(time + 77 - 52_000),
-                        held: Duration::from_millis(50),
-                    }),
-                };
-                let peer = ReplicaIndex(u8::try_from(index + 1).expect("few"));
-                let now = self.now(time);
-                last = self.clock.on_beat(now, peer, &beat).or(last);
+            for index in 0..self.peers.len() {
+                last = self.hear_one(index, time).or(last);
             }
             last
+        }
+
+        fn hear_one(&mut self, index: usize, time: u64) -> Option<Standing> {
+            let read = EPOCH + time - self.round_trip / 2;
+            let beat = Beat {
+                sent: Instant(5),
+                realtime: Timestamp(read.saturating_add_signed(self.peers[index])),
+                echo: Some(Echo {
+                    sent: Instant(time + 77 - 50_000 - self.round_trip),
+                    held: Duration::from_millis(50),
+                }),
+            };
+            let peer = ReplicaIndex(u8::try_from(index + 1).expect("few"));
+            self.clock.on_beat(self.now(time), peer, &beat)
         }
 
         /// How far the stamp is off true time.
@@ -312,6 +321,20 @@ mod tests {
         world.hear(SECOND);
         world.own = -60_000_000;
         assert!(world.stamp(SECOND + 50_000).abs() < 20_000);
+    }
+
+    #[test]
+    fn a_peer_whose_heartbeats_take_longer_now_keeps_its_voice() {
+        let mut world = World::new(3_600_000_000, &[0, 0]);
+        world.hear(SECOND);
+        world.round_trip = 40_000;
+        for second in 2..40 {
+            for index in 0..2 {
+                let time = second * SECOND + index as u64 * SECOND / 2;
+                world.hear_one(index, time);
+                assert!(world.stamp(time).abs() < 100_000, "at {time}");
+            }
+        }
     }
 
     #[test]
