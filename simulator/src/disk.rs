@@ -165,6 +165,29 @@ impl Disk {
         1 + mean / 4 + self.prng.below(mean * 2 + 1)
     }
 
+    /// Requests in flight.
+    pub(crate) fn slots_in_flight(&self) -> Vec<usize> {
+        let slots = self.in_flight.iter().enumerate();
+        slots
+            .filter(|(_, in_flight)| in_flight.is_some())
+            .map(|(slot, _)| slot)
+            .collect()
+    }
+
+    /// How many.
+    pub(crate) fn requests(&self) -> usize {
+        self.in_flight.len() - self.free.len()
+    }
+
+    /// Shard and path of each open file; no path if nothing names it any more.
+    pub(crate) fn open_files(&self) -> Vec<(u16, Option<String>)> {
+        let path = |file: usize| self.names.name_of(file).map(String::from);
+        let handles = self.handles.iter();
+        handles
+            .map(|(&(shard, _), &file)| (shard, path(file)))
+            .collect()
+    }
+
     /// The request in `slot` happens now; which shard is to be told what. None if a crash has
     /// taken it.
     pub(crate) fn complete(&mut self, slot: usize) -> Option<(u16, DiskDone)> {

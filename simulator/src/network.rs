@@ -225,6 +225,11 @@ impl Network {
         self.connections.values().filter(kept).count()
     }
 
+    /// Connections that a host knows of and has not closed.
+    pub(crate) fn connections_of(&self, host: Host) -> usize {
+        self.by_id.keys().filter(|(at, _)| *at == host).count()
+    }
+
     pub(crate) fn listen(
         &mut self,
         host: Host,

@@ -31,6 +31,13 @@ impl Names {
         self.now.get(path).copied()
     }
 
+    /// The name of a file, if it has one.
+    pub(super) fn name_of(&self, file: usize) -> Option<&str> {
+        let mut names = self.now.iter();
+        let found = names.find(|(_, entry)| **entry == Entry::File(file))?;
+        Some(found.0)
+    }
+
     pub(super) fn is_dir(&self, path: &Path) -> bool {
         path.0.is_empty() || self.get(&path.0) == Some(Entry::Dir)
     }

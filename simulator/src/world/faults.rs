@@ -179,6 +179,18 @@ impl World {
             it.doom = None;
             it.stuck_until = 0;
             it.disk.heal();
+            // What a slow disk would have kept for minutes comes now.
+            let (incarnation, slots) = (it.incarnation, it.disk.slots_in_flight());
+            for slot in slots {
+                let slot = u32::try_from(slot).expect("few requests in flight");
+                let at = self.time + self.delays.below(500_000);
+                let due = Due::Disk {
+                    node,
+                    incarnation,
+                    slot,
+                };
+                self.push(at, due);
+            }
             self.resume(node);
             self.restart(node);
         }

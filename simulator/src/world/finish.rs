@@ -39,7 +39,9 @@ impl World {
             Phase::LastCalls => self.clients_wait(),
             Phase::Settling => self.groups_diverge().or_else(|| self.damage_left()),
             Phase::Quiet if self.time - self.phase_started < QUIET => return self.inspect_later(),
-            Phase::Quiet => self.groups_diverge(),
+            Phase::Quiet => self.groups_diverge().or_else(|| self.disks_work()),
+            Phase::Stopping => self.not_stopped(),
+            Phase::Risen => self.groups_diverge().or_else(|| self.disks_work()),
         };
         let overdue = self.time - self.phase_started > LIVENESS_BOUND;
         if self.phase != Phase::Faults && self.end_excused(missing.is_none(), overdue) {
@@ -79,6 +81,16 @@ impl World {
             Phase::Settling => self.enter(Phase::Quiet),
             Phase::Quiet => {
                 self.final_checks();
+                self.check_histories();
+                self.stop_all();
+                self.enter(Phase::Stopping);
+            }
+            Phase::Stopping => {
+                self.start_all();
+                self.enter(Phase::Risen);
+            }
+            Phase::Risen => {
+                self.final_checks();
                 self.enter(Phase::Done);
             }
             Phase::LastCalls | Phase::Faults | Phase::Done => {}
@@ -95,6 +107,13 @@ impl World {
             let stopped = self.clients.iter().find_map(SimulatedClient::stopped);
             stopped.map(|reason| format!("a client has stopped: {reason}"))
         })
+    }
+
+    /// Which disk has not done yet what it was asked for.
+    fn disks_work(&self) -> Option<String> {
+        let mut nodes = self.nodes.iter();
+        let busy = nodes.position(|node| node.disk.requests() > 0)?;
+        Some(format!("the disk of node {busy} is busy"))
     }
 
     fn groups_diverge(&self) -> Option<String> {
@@ -172,7 +191,11 @@ impl World {
                 })
         });
         self.check(verdict);
-        match self.workload.history.check(time) {
+    }
+
+    /// The black-box cross-check of everything that clients asked for.
+    fn check_histories(&mut self) {
+        match self.workload.history.check(self.time) {
             Ok(searched) => {
                 self.statistics.objects_searched = searched.objects;
                 self.statistics.objects_undecided = searched.undecided;

@@ -20,6 +20,7 @@ mod faults;
 mod finish;
 mod nodes;
 mod observe;
+mod stop;
 mod strain;
 mod trace;
 
@@ -170,6 +171,10 @@ enum Phase {
     Settling,
     /// Nobody asks for anything; what is still on its way to a disk arrives.
     Quiet,
+    /// Every node stops, cleanly.
+    Stopping,
+    /// Every node has started again.
+    Risen,
     /// The final checks have passed.
     Done,
 }

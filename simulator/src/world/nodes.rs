@@ -48,6 +48,8 @@ pub(super) enum Life {
 pub(super) struct SimulatedShard {
     pub(super) shard: Shard,
     pub(super) inbox: VecDeque<Event>,
+    /// It was asked to stop, and has.
+    pub(super) stopped: bool,
     /// When its next turn is due, if one is.
     turn_at: Option<u64>,
     /// When it is next woken for its deadline, if it is.
@@ -170,6 +172,7 @@ impl World {
             self.nodes[slot].shards.push(SimulatedShard {
                 shard: shard_state,
                 inbox: VecDeque::new(),
+                stopped: false,
                 turn_at: None,
                 deadline_at: None,
                 busy_until: 0,
@@ -182,6 +185,15 @@ impl World {
 
     /// Ends the process of a node, and its machine if `crash` says so.
     pub(super) fn stop_node(&mut self, node: u8, crash: Crash) {
+        match crash {
+            Crash::Process => self.statistics.crashes += 1,
+            Crash::Power => self.statistics.power_losses += 1,
+        }
+        self.end_node(node, crash);
+    }
+
+    /// As before, without counting it as a fault.
+    pub(super) fn end_node(&mut self, node: u8, crash: Crash) {
         self.disturbed_at = self.time;
         let slot = usize::from(node);
         let it = &mut self.nodes[slot];
@@ -194,7 +206,6 @@ impl World {
         match crash {
             Crash::Process => {
                 it.life = Life::Crashed;
-                self.statistics.crashes += 1;
                 self.with_network(|network, now, out| {
                     network.crash(now, u16::from(node), out);
                 });
@@ -202,7 +213,6 @@ impl World {
             Crash::Power => {
                 it.life = Life::Off;
                 it.boot_id += 1 << 64;
-                self.statistics.power_losses += 1;
                 self.with_network(|network, now, out| {
                     network.power_off(now, u16::from(node), out);
                 });
@@ -422,7 +432,8 @@ impl World {
                 self.tell(node, to.0, event, 30);
             }
             Effect::Compute { token, work } => self.start_computing(node, shard, token, work),
-            Effect::Ready | Effect::Stopped => {}
+            Effect::Ready => {}
+            Effect::Stopped => self.on_shard_stopped(node, shard),
             Effect::Halt { fatal } => {
                 let forgiven = fatal == Fatal::Disk && self.forgive_halt(node);
                 if !forgiven && !self.excuse_halt(node, fatal) {
