@@ -24,6 +24,7 @@ use crate::{
     runner::{Campaign, catch_panics, run_history, thread_cpu_micros},
     seeds,
     sweep::Sweep,
+    twice::run_twice,
     wgl::{self, published},
 };
 
@@ -94,6 +95,9 @@ struct RunArgs {
     /// Write the schedule of every failure to this directory, for `sim replay --schedule`.
     #[arg(long, value_name = "DIRECTORY")]
     schedules: Option<PathBuf>,
+    /// Run each seed twice; if the two runs are not the same, name the first event that differs.
+    #[arg(long)]
+    twice: bool,
     /// Print every mark with the number of seeds that have reached it.
     #[arg(long)]
     marks: bool,
@@ -117,6 +121,9 @@ struct ReplayArgs {
     /// Print one line per event, with decoded frames.
     #[arg(long)]
     trace: bool,
+    /// Run it twice; if the two runs are not the same, name the first event that differs.
+    #[arg(long, conflicts_with = "trace")]
+    twice: bool,
 }
 
 #[derive(Args)]
@@ -272,6 +279,7 @@ fn run(args: &RunArgs) -> ExitCode {
         profile,
         stop_at_failure: false,
         until: None,
+        twice: args.twice,
     };
     let summary = campaign.run(|run| {
         bar.inc(1);
@@ -316,7 +324,11 @@ fn replay(args: &ReplayArgs) -> ExitCode {
             (args.profile, History::draw(seed, args.profile))
         }
     };
-    let run = run_history(history, args.trace);
+    let run = if args.twice {
+        run_twice(&history)
+    } else {
+        run_history(history, args.trace)
+    };
     if let Some(failure) = &run.outcome.failure {
         say(&report::failure(run.seed, profile, failure));
     }

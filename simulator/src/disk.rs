@@ -125,6 +125,11 @@ impl Disk {
         self.points[point as usize]
     }
 
+    /// As before, for every point.
+    pub(crate) const fn points(&self) -> [u64; 4] {
+        self.points
+    }
+
     /// Takes a request; its effect happens when [`Self::complete`] is called with the slot, which
     /// should be after the returned microseconds.
     pub(crate) fn submit(

@@ -29,6 +29,7 @@ mod schedule;
 mod seeds;
 mod segments;
 mod sweep;
+mod twice;
 mod wgl;
 mod workload;
 mod world;

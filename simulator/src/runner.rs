@@ -17,6 +17,7 @@ use crate::{
     history::History,
     marks::Marks,
     profile::Profile,
+    twice::run_twice,
     world::{Digest, Outcome, Statistics, World},
 };
 
@@ -116,6 +117,8 @@ pub(crate) struct Campaign<'a> {
     pub(crate) stop_at_failure: bool,
     /// No new seed is started after this time.
     pub(crate) until: Option<Instant>,
+    /// Each seed is run twice, and both runs must be the same.
+    pub(crate) twice: bool,
 }
 
 /// Sums over many runs.
@@ -146,7 +149,12 @@ impl Campaign<'_> {
                 if index >= self.seeds {
                     break;
                 }
-                let run = run_seed(self.start + index, self.profile, false);
+                let seed = self.start + index;
+                let run = if self.twice {
+                    run_twice(&History::draw(seed, self.profile))
+                } else {
+                    run_seed(seed, self.profile, false)
+                };
                 if self.stop_at_failure && run.outcome.failure.is_some() {
                     stop.store(true, Ordering::Relaxed);
                 }

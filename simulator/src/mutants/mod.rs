@@ -109,6 +109,7 @@ pub(crate) fn hunt(mutant: Mutant, asserts: Asserts, effort: Effort) -> Verdict 
             profile,
             stop_at_failure: true,
             until,
+            twice: false,
         };
         let Summary {
             runs,

@@ -158,6 +158,7 @@ fn seeds(
         jobs: order.jobs,
         profile,
         stop_at_failure: false,
+        twice: false,
         until: Some(begun + limit),
     };
     let schedules = order.directory.join("schedules");

@@ -221,8 +221,9 @@ impl World {
         }
         while let Some(event) = target.inbox.pop_front() {
             self.digest.add_event(time, place, &event);
-            if self.trace {
-                super::trace::client_event(time, index, &event);
+            if self.trace || self.watch.is_on(&self.digest) {
+                let line = super::trace::client_event(time, index, &event);
+                self.watch.take(&self.digest, self.trace, line);
             }
             target.client.on_event(now, event, &mut out);
         }

@@ -1,25 +1,47 @@
-//! A running hash over everything delivered: two runs are the same if it is.
+//! A running hash over everything delivered: two runs are the same if it is. Every so many events
+//! its value is kept, so that of two runs that differ the place can be found.
 
 use base::checksum::xxh3_64;
 use platform::{DiskDone, DiskResult, Event, Letter, NetworkEvent};
 
 /// See the module.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Digest(u64);
+#[derive(Clone, Debug)]
+pub(crate) struct Digest {
+    value: u64,
+    events: u64,
+    checkpoints: Vec<u64>,
+}
+
+/// Events between two checkpoints.
+pub(crate) const CHECKPOINT: u64 = 1 << 10;
 
 impl Digest {
     pub(crate) const fn new(seed: u64) -> Self {
-        Self(seed ^ 0x5eed_5eed_5eed_5eed)
+        Self {
+            value: seed ^ 0x5eed_5eed_5eed_5eed,
+            events: 0,
+            checkpoints: Vec::new(),
+        }
     }
 
-    pub(crate) const fn value(self) -> u64 {
-        self.0
+    pub(crate) const fn value(&self) -> u64 {
+        self.value
+    }
+
+    /// Events appended so far.
+    pub(crate) const fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The values after every [`CHECKPOINT`] events.
+    pub(crate) fn checkpoints(&self) -> &[u64] {
+        &self.checkpoints
     }
 
     /// Appends a number.
     pub(crate) const fn add(&mut self, value: u64) {
-        let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = (mixed ^ (mixed >> 29)).rotate_left(23);
+        let mixed = (self.value ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.value = (mixed ^ (mixed >> 29)).rotate_left(23);
     }
 
     /// Appends an event delivered to a shard or client at `time`.
@@ -29,6 +51,10 @@ impl Digest {
         let (kind, payload) = summary(event);
         self.add(kind);
         self.add(payload);
+        self.events += 1;
+        if self.events.is_multiple_of(CHECKPOINT) {
+            self.checkpoints.push(self.value);
+        }
     }
 }
 

@@ -22,6 +22,7 @@ impl World {
         if self.trace {
             super::trace::world(self.time, "all faults end");
         }
+        self.points_at_calm = self.nodes.iter().map(|node| node.disk.points()).collect();
         self.heal_all();
         self.enter(Phase::Healing);
         self.push(self.time + INSPECT_EVERY, Due::Inspect);

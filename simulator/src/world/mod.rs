@@ -23,6 +23,7 @@ mod observe;
 mod stop;
 mod strain;
 mod trace;
+mod watch;
 
 use std::{
     cmp::Reverse,
@@ -33,7 +34,8 @@ use base::{Domain, GroupId, Prng};
 use platform::{Outbox, Token};
 
 pub(crate) use clock::ClockShape;
-pub(crate) use digest::Digest;
+pub(crate) use digest::{CHECKPOINT, Digest};
+pub(crate) use watch::{Seen, Watch};
 
 use crate::{
     atlas::Atlas,
@@ -250,6 +252,11 @@ pub(crate) struct World {
     wounds: Vec<damage::Wound>,
     excuses: excuses::Excuses,
     digest: Digest,
+    /// What every disk had been asked for when the faults ended.
+    points_at_calm: Vec<[u64; 4]>,
+    watch: Watch,
+    #[cfg(test)]
+    disturbed_from: Option<u64>,
     failure: Option<Failure>,
     statistics: Statistics,
     trace: bool,
@@ -293,6 +300,10 @@ impl World {
             wounds: Vec::new(),
             excuses: excuses::Excuses::default(),
             digest: Digest::new(seed),
+            points_at_calm: Vec::new(),
+            watch: Watch::default(),
+            #[cfg(test)]
+            disturbed_from: None,
             failure: None,
             statistics: Statistics::default(),
             trace,
@@ -319,6 +330,14 @@ impl World {
                 break;
             };
             self.statistics.events += 1;
+            #[cfg(test)]
+            if self
+                .disturbed_from
+                .is_some_and(|from| from <= self.digest.events())
+            {
+                self.disturbed_from = None;
+                self.delays.next_u64();
+            }
             if self.statistics.events > EVENTS_MAX {
                 self.fail("world", format!("{EVENTS_MAX} events and no end"));
             }
@@ -349,9 +368,29 @@ impl World {
         }
     }
 
-    /// How often the disk of a node has passed a point.
+    /// How often the disk of a node had passed a point when the faults ended.
     pub(crate) fn passed(&self, node: u8, point: Point) -> u64 {
-        self.nodes[usize::from(node)].disk.passed(point)
+        self.points_at_calm[usize::from(node)][point as usize]
+    }
+
+    /// Keeps the events of a stretch of the run.
+    pub(crate) fn watch(&mut self, watch: Watch) {
+        self.watch = watch;
+    }
+
+    /// What was kept.
+    pub(crate) fn watched(self) -> Vec<Seen> {
+        self.watch.seen
+    }
+
+    pub(crate) fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    /// Makes the run depend on something that is no part of its seed, from some event on.
+    #[cfg(test)]
+    pub(crate) const fn disturb(&mut self, from: u64) {
+        self.disturbed_from = Some(from);
     }
 
     pub(crate) const fn time(&self) -> u64 {

@@ -330,8 +330,9 @@ impl World {
         }
         while let Some(event) = target.inbox.pop_front() {
             self.digest.add_event(time, place, &event);
-            if self.trace {
-                super::trace::event(time, node, shard, &event);
+            if self.trace || self.watch.is_on(&self.digest) {
+                let line = super::trace::event(time, node, shard, &event);
+                self.watch.take(&self.digest, self.trace, line);
             }
             target.shard.on_event(now, event, &mut out);
         }

@@ -32,21 +32,13 @@ pub(super) fn line(time: u64, node: u8, shard: u16, line: &str) {
 }
 
 /// An event delivered to a shard.
-pub(super) fn event(time: u64, node: u8, shard: u16, event: &Event) {
-    say(&format!(
-        "{} node {node}.{shard}   {}",
-        stamp(time),
-        describe(event)
-    ));
+pub(super) fn event(time: u64, node: u8, shard: u16, event: &Event) -> String {
+    format!("{} node {node}.{shard}   {}", stamp(time), describe(event))
 }
 
 /// An event delivered to a client.
-pub(super) fn client_event(time: u64, client: u8, event: &Event) {
-    say(&format!(
-        "{} client {client}   {}",
-        stamp(time),
-        describe(event)
-    ));
+pub(super) fn client_event(time: u64, client: u8, event: &Event) -> String {
+    format!("{} client {client}   {}", stamp(time), describe(event))
 }
 
 /// A call that a client makes.

@@ -86,7 +86,7 @@ impl Shard {
             self.upkeep.repair_at.get_or_insert(now);
         }
         let scrub = self.core.config.timing.scrub;
-        if scrub.is_zero() || self.core.sealed.is_empty() {
+        if scrub.is_zero() || self.core.sealed.is_empty() || self.is_stopping() {
             self.upkeep.scrub_at = None;
         } else {
             self.upkeep.scrub_at.get_or_insert(now + scrub);

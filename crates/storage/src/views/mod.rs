@@ -131,6 +131,8 @@ pub struct ViewStore {
     trusted_boot: Option<u128>,
     /// Not written yet, in order.
     queue: VecDeque<Entry>,
+    /// Whether a clean stop is the last thing said: it must stay so.
+    is_clean: bool,
     /// How much of the queue may be written.
     submitted: usize,
     /// Being written.
@@ -156,6 +158,7 @@ impl ViewStore {
             full: false,
             trusted_boot: None,
             queue: VecDeque::new(),
+            is_clean: false,
             submitted: 0,
             batch: Vec::new(),
             count: 0,
@@ -212,7 +215,7 @@ impl ViewStore {
             (Stage::Compacting(step), result) => self.on_compaction(step, &result, out, events),
             (stage, result) => panic!("{result:?} is no answer in {stage:?}"),
         }
-        if matches!(self.stage, Stage::Idle) && self.is_too_large() {
+        if matches!(self.stage, Stage::Idle) && self.is_too_large() && !self.is_clean {
             self.start_compaction(files, out);
         }
         self.advance(out);
@@ -247,7 +250,7 @@ impl ViewStore {
             base::invariant!(old.view <= views.view);
             base::invariant!(old.log_view <= views.log_view);
         }
-        self.queue.push_back(Entry::View(group, views));
+        self.say(Entry::View(group, views));
     }
 
     /// Records that this shard has been part of the cluster when the metadata stood at `op`, and
@@ -257,7 +260,7 @@ impl ViewStore {
         self.assert_usable();
         if self.founded.is_none() {
             self.founded = Some(op);
-            self.queue.push_back(Entry::Founded(op));
+            self.say(Entry::Founded(op));
         }
     }
 
@@ -271,8 +274,13 @@ impl ViewStore {
     pub fn forget(&mut self, group: GroupId) {
         self.assert_usable();
         if self.groups.remove(&group).is_some() {
-            self.queue.push_back(Entry::Forget(group));
+            self.say(Entry::Forget(group));
         }
+    }
+
+    fn say(&mut self, entry: Entry) {
+        self.is_clean = matches!(entry, Entry::Clean(_));
+        self.queue.push_back(entry);
     }
 
     /// Lets everything put so far be written, once what is in flight is durable.
@@ -289,7 +297,7 @@ impl ViewStore {
         self.assert_usable();
         if self.trusted_boot != Some(self.config.boot_id) {
             self.trusted_boot = Some(self.config.boot_id);
-            self.queue.push_back(Entry::Boot(self.config.boot_id));
+            self.say(Entry::Boot(self.config.boot_id));
         }
         self.submit(out);
     }
@@ -299,7 +307,7 @@ impl ViewStore {
     /// that are not trusted do not become so.
     pub fn mark_clean(&mut self, out: &mut Outbox) {
         self.assert_usable();
-        self.queue.push_back(Entry::Clean(self.config.boot_id));
+        self.say(Entry::Clean(self.config.boot_id));
         self.submit(out);
     }
 

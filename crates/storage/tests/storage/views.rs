@@ -316,6 +316,21 @@ fn before_compaction(seed: u64) -> Harness {
 }
 
 #[test]
+fn a_clean_stop_is_not_compacted_away() {
+    let mut harness = before_compaction(1);
+    while harness.disk.content(FILE).len() < 64 << 10 {
+        harness.put(1, 600);
+        harness.run();
+    }
+    harness.store.mark_clean(&mut harness.out);
+    harness.run();
+    assert_eq!(harness.events.last(), Some(&ViewStoreEvent::Clean));
+    assert!(harness.disk.content(FILE).len() > 64 << 10);
+    let harness = Harness::on(harness.power_loss(), 2);
+    assert!(!harness.power_lost());
+}
+
+#[test]
 fn a_compacted_file_says_the_same_in_less() {
     let mut harness = before_compaction(1);
     for number in 0..4 {
