@@ -58,6 +58,8 @@ pub(crate) struct Rejoin {
     founding: bool,
     /// Who is known not to be blank.
     settled: [bool; REPLICAS_MAX],
+    /// Whether this process was there when the group was founded.
+    founder: bool,
 }
 
 impl Group {
@@ -160,6 +162,7 @@ impl Group {
             *founder = vote.as_ref().map_or(0, |vote| vote.nonce);
         }
         self.rejoin.founding = true;
+        self.rejoin.founder = true;
         for (settled, vote) in self.rejoin.settled.iter_mut().zip(&self.votes) {
             *settled &= vote.is_none();
         }
@@ -188,8 +191,21 @@ impl Group {
 
     /// A start_view may be taken over by a blank replica if its view is late enough, or if it
     /// founds the group on this process's vote.
-    pub(crate) fn accepts_view(&self, nonce: u128) -> bool {
-        self.may_join() || (nonce != 0 && nonce == self.rejoin.nonce)
+    pub(crate) fn accepts_view(&mut self, nonce: u128) -> bool {
+        let founds = nonce != 0 && nonce == self.rejoin.nonce;
+        self.rejoin.founder |= founds;
+        self.may_join() || founds
+    }
+
+    /// Up to which op the log may hold what this disk was once part of and has forgotten: nothing
+    /// at all, if this process was there when the group was founded.
+    #[must_use]
+    pub const fn forgotten_to(&self) -> Op {
+        if self.rejoin.founder {
+            Op(0)
+        } else {
+            self.op()
+        }
     }
 
     /// A view has been left: what was known about its founding goes with it.

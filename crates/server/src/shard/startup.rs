@@ -288,7 +288,9 @@ impl Shard {
     pub(super) fn check_founded(&mut self) {
         let metadata = self.groups.get(&GroupId::METADATA).and_then(Hosted::group);
         if self.core.founded_at.is_none()
-            && let Some(op) = metadata.filter(|group| group.is_trusted()).map(Group::op)
+            && let Some(op) = metadata
+                .filter(|group| group.is_trusted())
+                .map(Group::forgotten_to)
         {
             self.core.founded_at = Some(op);
             self.post_to_others(|| Letter::Founded { op });
@@ -304,7 +306,9 @@ impl Shard {
             .groups
             .iter()
             .filter(|(_, hosted)| !hosted.is_removing());
-        if groups.all(|(id, _)| recorded(id)) {
+        // What was created after it is new here, on record or not.
+        let forgotten = |id: &GroupId| id.create_op() <= op && !recorded(id);
+        if !groups.any(|(id, _)| forgotten(id)) {
             base::sometimes!(
                 self.core.config.nodes.len() > 1,
                 "server: a shard is founded"
