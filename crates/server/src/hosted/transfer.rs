@@ -168,6 +168,9 @@ impl Hosted {
         let (id, op) = (self.id, mark.op);
         let line = alloc::format!("group {id}: takes over the checkpoint of op {op}");
         core.log(Level::Info, line);
+        let now = core.now.monotonic;
+        // Elected, it would hold the group up for as long as this takes.
+        self.drive(core, |group, out| group.forfeit(now, out));
         let body = bytes.to_vec();
         self.keeping.transfer = Some(Transfer {
             stage: Stage::Fetching { mark, body },
