@@ -5,7 +5,8 @@ use super::{
     nodes::{Doom, Life},
 };
 use crate::{
-    disk::Crash,
+    disk::{Crash, Operation},
+    profile::Durability,
     schedule::{DiskFault, Fault},
 };
 
@@ -108,6 +109,13 @@ impl World {
         let time = self.time;
         let it = &mut self.nodes[usize::from(node)];
         match fault {
+            // A failed sync may take what `replicated` topics have acknowledged with it.
+            DiskFault::Error {
+                operation: Operation::Sync,
+                nth,
+            } if self.shape.durability != Durability::AllPersisted => {
+                it.disk.fail(Operation::Write, nth);
+            }
             DiskFault::Error { operation, nth } => it.disk.fail(operation, nth),
             DiskFault::Space { free } => it.disk.limit_space(free),
             DiskFault::Slow { slowness } => {

@@ -805,6 +805,8 @@ fn journal_config(id: GroupId, segment_size: u64, persisted: bool, core: &Core) 
         directory,
         segment_size,
         persisted,
+        // A group of one has nobody to ask: what is left is its log.
+        loses_pages: persisted || core.power_lost || core.config.nodes.len() == 1,
         owner: id.0,
         read_chunk: limits.read_chunk,
         index_interval: limits.index_interval,

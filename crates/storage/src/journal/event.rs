@@ -19,6 +19,10 @@ pub struct JournalConfig {
     pub segment_size: u64,
     /// Whether every write is synced at once; otherwise the caller asks for syncs.
     pub persisted: bool,
+    /// Whether pages that were never acknowledged may be missing from the middle of the last
+    /// segment: the machine has lost power, or only what is synced counts. Otherwise the last
+    /// process has left all it wrote, and what is missing was lost by the disk.
+    pub loses_pages: bool,
     /// Owner in the tokens of all its requests.
     pub owner: u64,
     /// Bytes read at a time, unless a record is larger.

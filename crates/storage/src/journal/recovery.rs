@@ -450,7 +450,12 @@ impl Journal {
             position: recovery.position,
         };
         let (cluster, group) = (self.config.cluster, self.config.group);
-        recovery.phase = Phase::Scanning(Scan::new(cluster, group, origin, recovery.size));
+        let scan = Scan::new(cluster, group, origin, recovery.size);
+        recovery.phase = Phase::Scanning(if self.config.loses_pages {
+            scan
+        } else {
+            scan.keeps_pages()
+        });
         self.scan_on(recovery, context);
     }
 

@@ -94,6 +94,8 @@ pub(super) struct Scan {
     origin: Origin,
     /// Where the segment ends.
     limit: u64,
+    /// Whether a crash can have left sectors of zeros in the middle of the file.
+    loses_pages: bool,
     at: u64,
     /// Bytes to read from there at least.
     need: usize,
@@ -112,6 +114,7 @@ impl Scan {
             group,
             origin,
             limit,
+            loses_pages: true,
             at: origin.position,
             need: HEADER_SIZE,
             seeking: false,
@@ -119,6 +122,12 @@ impl Scan {
             breaks: Vec::new(),
             commit: Op(0),
         }
+    }
+
+    /// The file is what its process left: sectors of zeros are no crash's work.
+    pub(super) const fn keeps_pages(mut self) -> Self {
+        self.loses_pages = false;
+        self
     }
 
     /// Where to read on, and how much; `None` at the end.
@@ -208,8 +217,8 @@ impl Scan {
         }
         self.commit = self.commit.max(header.commit);
         if !whole && !self.seeking {
-            self.breaks
-                .push((self.at, has_zero_sector(record, self.at)));
+            let torn = self.loses_pages && has_zero_sector(record, self.at);
+            self.breaks.push((self.at, torn));
         }
         self.push(header, record, whole);
         // A damaged record leads on only if something there follows it.
@@ -266,7 +275,8 @@ impl Scan {
             if !self.has(rest, size, left) {
                 return false;
             }
-            torn = has_zero_sector(&rest[..size.min(rest.len())], self.at);
+            let header = &rest[..size.min(rest.len())];
+            torn = self.loses_pages && has_zero_sector(header, self.at);
         }
         self.on_lost_place(torn, rest)
     }

@@ -336,6 +336,34 @@ fn damage_in_a_running_log_is_told_by_whoever_meets_it() {
 }
 
 #[test]
+fn a_zero_sector_that_no_power_loss_explains_is_damage() {
+    // A failed sync has taken pages away; the file is as long as it was.
+    let mut harness = Harness::new(JournalConfig {
+        loses_pages: false,
+        ..config()
+    });
+    let appended = [harness.write(400), harness.write(1300)];
+    let mut content = harness.disk.content(&segment(1));
+    content[1024..1536].fill(0);
+    harness.disk.put(&segment(1), &content);
+    let harness = harness.reopen();
+    assert_eq!(harness.tail_damaged(), Some(1));
+    assert_eq!(harness.recovered(), appended[..1]);
+    // Where the file ends early, its process died as it wrote.
+    let mut harness = Harness::new(JournalConfig {
+        loses_pages: false,
+        ..config()
+    });
+    let appended = [harness.write(400), harness.write(1300)];
+    let mut content = harness.disk.content(&segment(1));
+    content.truncate(content.len() - 1);
+    harness.disk.put(&segment(1), &content);
+    let harness = harness.reopen();
+    assert_eq!(harness.tail_damaged(), None);
+    assert_eq!(harness.recovered(), appended[..1]);
+}
+
+#[test]
 fn what_is_still_in_memory_needs_no_peer() {
     let mut harness = Harness::new(JournalConfig {
         tail_cache: 1 << 20,

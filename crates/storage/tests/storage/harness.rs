@@ -85,6 +85,7 @@ pub(crate) fn config() -> JournalConfig {
         directory: Path::from(DIRECTORY),
         segment_size: 4096,
         persisted: true,
+        loses_pages: true,
         owner: 9,
         read_chunk: 1024,
         index_interval: 700,
