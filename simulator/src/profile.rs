@@ -216,7 +216,7 @@ impl Shape {
             busy.push(Stretch { start, end });
             start = end + prng.between(60_000_000, 140_000_000);
         }
-        let timing = draw_timing(&mut prng);
+        let timing = draw_timing(&mut prng, classes);
         Self {
             seed,
             replicas,
@@ -298,7 +298,7 @@ fn usual_limits(prng: &mut Prng) -> Limits {
     }
 }
 
-fn draw_timing(prng: &mut Prng) -> Timing {
+fn draw_timing(prng: &mut Prng, classes: Classes) -> Timing {
     let heartbeat = 10 * prng.between(60, 95);
     Timing {
         heartbeat: Duration::from_millis(heartbeat),
@@ -308,7 +308,8 @@ fn draw_timing(prng: &mut Prng) -> Timing {
         repair_retry: Duration::from_millis(200),
         redial: Duration::from_millis(200),
         flush: Duration::from_millis(50),
-        scrub: Duration::from_secs(5),
+        // Where nothing is damaged, there is little to find.
+        scrub: Duration::from_millis(if classes.damage { 200 } else { 20_000 }),
         park: Duration::from_millis(2_000),
         request: Duration::from_secs(10),
     }

@@ -3,8 +3,8 @@
 use super::Profile;
 
 /// Which classes the product can take so far; one that it cannot is off in every profile.
-const WIPES: bool = false;
-const DAMAGE: bool = false;
+const WIPES: bool = true;
+const DAMAGE: bool = true;
 const ERRORS: bool = true;
 const FULL: bool = true;
 

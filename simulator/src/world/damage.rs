@@ -3,7 +3,7 @@
 //! A fault says which node and what kind; where it happens is worked out here from what the
 //! node's disk holds, and the atlas is asked whether that many copies may be damaged.
 
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 use base::{Domain, GroupId, Op, Prng};
 
@@ -154,6 +154,25 @@ impl World {
             .filter(|path| segment_of(path).is_some())
             .map(String::from)
             .collect()
+    }
+
+    /// Within what time every scrubber has read all that is sealed: one chunk of one group at a
+    /// time, the groups of a shard in turn, however few chunks another has.
+    pub(super) fn scrub_round(&self) -> u64 {
+        let period = u64::try_from(self.shape.timing.scrub.as_micros()).expect("short");
+        let chunk = self.shape.limits.read_chunk;
+        let rounds = (0..self.shape.replicas).map(|node| {
+            let disk = &self.nodes[usize::from(node)].disk;
+            let mut chunks: BTreeMap<GroupId, usize> = BTreeMap::new();
+            for path in self.segments_of(node) {
+                let (group, _) = segment_of(&path).expect("it is a segment");
+                let size = disk.durable(&path).map_or(0, <[u8]>::len);
+                *chunks.entry(group).or_default() += 1 + size.div_ceil(chunk);
+            }
+            let most = chunks.values().copied().max().unwrap_or(0);
+            (most * chunks.len()) as u64
+        });
+        period * rounds.max().unwrap_or(0)
     }
 
     /// How many other nodes hold all these records whole and durable.

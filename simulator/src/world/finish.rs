@@ -44,7 +44,7 @@ impl World {
             Phase::Stopping => self.not_stopped(),
             Phase::Risen => self.groups_diverge().or_else(|| self.disks_work()),
         };
-        let overdue = self.time - self.phase_started > LIVENESS_BOUND;
+        let overdue = self.time - self.phase_started > self.liveness_bound();
         if self.phase != Phase::Faults && self.end_excused(missing.is_none(), overdue) {
             return;
         }
@@ -58,6 +58,14 @@ impl World {
             self.next_phase();
         }
         self.inspect_later();
+    }
+
+    fn liveness_bound(&self) -> u64 {
+        match self.phase {
+            // The scrubbers must have been everywhere, and repair what they found.
+            Phase::Settling => LIVENESS_BOUND + 2 * self.scrub_round(),
+            _ => LIVENESS_BOUND,
+        }
     }
 
     fn inspect_later(&mut self) {
