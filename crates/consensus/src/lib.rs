@@ -17,6 +17,10 @@
 //!   the view leaves.
 //! - A log counts as belonging to a view (`log_view`) only once it durably holds every op of that
 //!   view's `start_view`; entries are cut only where they provably conflict with it.
+//! - A log may miss bodies that its disk has lost: an op is then neither acknowledged nor denied,
+//!   is fetched by its identity, and cut only if no quorum can have held it.
+//! - A replica whose disk was replaced takes no part until a view begins that is later than all
+//!   it may have promised something about.
 //! - Liveness of nodes is judged once per pair of nodes, outside; a group in normal operation has
 //!   no timer at all.
 //!

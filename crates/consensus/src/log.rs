@@ -224,8 +224,8 @@ impl Log {
     /// Drops everything after `op`, whose identity must be known. Of what is known to be
     /// committed only places go whose bodies are missing.
     pub(crate) fn truncate_after(&mut self, op: Op) {
-        let committed = (op.0 + 1..=self.committed.0).map(Op);
-        let missing = committed.fold(true, |all, op| all && self.is_missing(op));
+        let mut committed = (op.0 + 1..=self.committed.0).map(Op);
+        let missing = committed.all(|op| self.is_missing(op));
         base::invariant!(missing, "a committed op is never cut");
         self.committed = self.committed.min(op);
         let identity = self.identity(op);

@@ -5,7 +5,8 @@
 //! Unless a run is reckless, no op is ever without a witness on a view-change quorum: then nothing
 //! may be lost, and no group may say that it is, or that it cannot decide for good.
 //!
-//! `CONSENSUS_SEEDS=100000` runs that many; `CONSENSUS_SEED=15 CONSENSUS_TRACE=1` one, and tells it.
+//! `CONSENSUS_SEEDS=100000` runs that many; `CONSENSUS_SEED=15 CONSENSUS_TRACE=1` one, and tells
+//! it.
 
 mod cluster;
 

@@ -117,8 +117,6 @@ pub(crate) struct Cluster {
     repair_max: u64,
     /// Whether letters may arrive again, and late.
     pub(crate) soup: bool,
-    /// Whether a group has said that it cannot decide about an op.
-    pub(crate) undecidable: bool,
     /// Whether events are printed.
     pub(crate) loud: bool,
     /// Whether messages are left out of the trace.
@@ -151,7 +149,6 @@ impl Cluster {
             pipeline_max: 4,
             repair_max,
             soup: false,
-            undecidable: false,
             loud: false,
             prng,
             quiet: false,
@@ -274,7 +271,6 @@ impl Cluster {
                 Effect::RoleChanged => {}
                 Effect::Trusted => self.say(|| format!("{index} is trusted again")),
                 Effect::Undecidable { op } => {
-                    self.undecidable = true;
                     self.say(|| format!("{index} says that {} cannot be decided", op.0));
                 }
                 Effect::LossPossible => {

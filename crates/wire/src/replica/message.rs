@@ -575,3 +575,78 @@ fn decode_statuses(body: &[u8]) -> Result<Vec<GroupStatus>, Invalid> {
         .map(|chunk| GroupStatus::decode(chunk))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use base::{ClientId, ReplicaIndex, Timestamp};
+
+    use super::*;
+    use crate::Operation;
+
+    fn header(op: u64, parent: u128) -> PrepareHeader {
+        let mut frame = Buffer::zeroed(HEADER_SIZE);
+        let header = PrepareHeader {
+            checksum: 0,
+            checksum_body: 0,
+            cluster: 7,
+            size: 0,
+            view: View(1),
+            replica: ReplicaIndex(1),
+            parent,
+            client: ClientId(0),
+            group: GroupId(5),
+            op: Op(op),
+            commit: Op(0),
+            timestamp: Timestamp(0),
+            request: 0,
+            session: 0,
+            request_checksum: 0,
+            user: 0,
+            operation: Operation::Noop,
+        };
+        header.seal_into(frame.as_mut_slice());
+        PrepareHeader::verify(&frame.freeze()).expect("just sealed")
+    }
+
+    fn vote(headers: Vec<PrepareHeader>, faulty: Vec<Op>) -> Message {
+        let last = headers.last().expect("some");
+        Message::DoViewChange {
+            group: GroupId(5),
+            op: last.op,
+            commit: Op(1),
+            log_view: View(3),
+            trust: Trust::Blank,
+            checksum: last.checksum,
+            headers,
+            faulty,
+            nonce: 1 << 99,
+        }
+    }
+
+    fn passes(message: &Message) -> bool {
+        let frame = message.encode(7, View(4), ReplicaIndex(2));
+        super::super::verify(&frame).expect("sealed");
+        match Message::decode(&frame) {
+            Ok((_, decoded)) => {
+                assert_eq!(decoded, *message);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Goal: a vote tells of damage, and only what can be true of a log.
+    #[test]
+    fn a_vote_may_leave_headers_out_but_names_what_is_faulty_in_order() {
+        let first = header(1, 0);
+        let (third, other) = (header(3, 33), header(4, 44));
+        let fourth = header(4, third.checksum);
+        assert!(passes(&vote([first, third, fourth].into(), [Op(2)].into())));
+        assert!(passes(&vote([fourth].into(), [Op(1), Op(3)].into())));
+        assert!(!passes(&vote([first, third, other].into(), [].into())));
+        assert!(!passes(&vote([third, first].into(), [].into())));
+        assert!(!passes(&vote([first, third].into(), [Op(2), Op(2)].into())));
+        assert!(!passes(&vote([first, third].into(), [Op(4)].into())));
+        assert!(!passes(&vote([first, third].into(), [Op(0)].into())));
+    }
+}
