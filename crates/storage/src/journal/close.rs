@@ -18,7 +18,10 @@ impl Journal {
     }
 
     pub(super) fn is_in_flight(&self, file: FileId) -> bool {
-        let reads = |flight: &Flight| matches!(flight, Flight::Read { file: of, .. } | Flight::Scan { file: of } if *of == file);
+        let reads = |flight: &Flight| match flight {
+            Flight::Read { file: of, .. } | Flight::Scan { file: of } => *of == file,
+            Flight::Open { .. } => false,
+        };
         self.flights.values().any(reads)
     }
 

@@ -10,9 +10,9 @@ use alloc::{
 };
 
 use base::Op;
-use platform::{DiskRequest, FileId, Outbox, Path};
+use platform::{DiskError, DiskRequest, FileId, Outbox, Path};
 
-use super::{Context, Ending, Journal, JournalEvent, Stage, full::copy};
+use super::{Context, Damage, Ending, Journal, JournalEvent, Stage, full::copy};
 use crate::{
     segment::{SEGMENT_HEADER_SIZE, SegmentFile, parse_name},
     tail::HEADERS_MIN,
@@ -51,6 +51,10 @@ pub(super) enum Then {
         number: u64,
         file: Option<(FileId, Op, u128)>,
     },
+    /// What was taken for the record behind a hole is none.
+    Unmendable {
+        damage: Damage,
+    },
     Dropped,
     Probed,
 }
@@ -76,6 +80,9 @@ impl Journal {
                 return;
             }
         }
+        // What was found above since the truncation was asked for goes with it.
+        self.cut_holes(op);
+        self.give_up_patrol();
         // A segment that is only a header says what the op before it was, where nothing else does.
         let names = |hole: &super::holes::Hole| hole.end.is_none();
         let keeps_next = is_empty && op > Op(0) || self.hole_that_ends(op).is_some_and(names);
@@ -208,7 +215,11 @@ impl Journal {
                 self.stage = Stage::Ended;
                 context.events.push(JournalEvent::Removed);
             }
-            Then::Repaired { from, to, end } => self.on_repaired((from, to), end, context.events),
+            Then::Repaired { from, to, end } => self.on_repaired((from, to), end, context),
+            Then::Unmendable { damage } => {
+                context.events.push(JournalEvent::Damaged(damage));
+                self.fail(DiskError::Io, context.events);
+            }
             Then::Reset { number, file } => self.on_reset(number, file, context),
             Then::Dropped | Then::Probed => {}
         }

@@ -228,8 +228,11 @@ impl Journal {
         }
     }
 
-    /// The first hole that is complete.
+    /// The first hole that is complete, unless holes are being looked for.
     pub(super) fn complete_hole(&self) -> Option<usize> {
+        if self.patrol.is_busy() {
+            return None;
+        }
         self.holes.iter().position(Hole::is_complete)
     }
 
@@ -248,8 +251,10 @@ impl Journal {
                 position: hole.position,
                 reason: Invalid::Size,
             };
-            context.events.push(JournalEvent::Damaged(damage));
-            return self.fail(platform::DiskError::Io, context.events);
+            // Told once the entry point that has completed the hole has returned.
+            let path = self.config.directory.clone();
+            let requests = VecDeque::from([DiskRequest::SyncDir { path }]);
+            return self.continue_sequence(requests, Then::Unmendable { damage }, context);
         }
         let (segment, from, to) = (hole.segment, hole.from, hole.to);
         let (at_end, mut position) = (hole.end.is_none(), hole.position);
@@ -294,13 +299,25 @@ impl Journal {
         .encode()
     }
 
+    /// Whether a repair is being written: nobody else reads there meanwhile.
+    pub(super) const fn is_repairing(&self) -> bool {
+        matches!(
+            self.stage,
+            super::Stage::Sequence {
+                then: Then::Repaired { .. },
+                ..
+            }
+        )
+    }
+
     /// A hole is filled, durably.
-    pub(super) fn on_repaired(
-        &mut self,
-        (from, to): (Op, Op),
-        end: u64,
-        events: &mut Vec<JournalEvent>,
-    ) {
+    pub(super) fn on_repaired(&mut self, ops: (Op, Op), end: u64, context: &mut Context<'_>) {
+        self.note_repaired(ops, end, context.events);
+        // What was found meanwhile in the same segment had to wait.
+        self.examine_next(context);
+    }
+
+    fn note_repaired(&mut self, (from, to): (Op, Op), end: u64, events: &mut Vec<JournalEvent>) {
         // A truncation or a reset may have taken it away meanwhile.
         let same = |hole: &Hole| (hole.from, hole.to) == (from, to) && hole.is_complete();
         let Some(index) = self.holes.iter().position(same) else {

@@ -30,6 +30,8 @@ struct Examination {
     segment: Op,
     scan: Scan,
     salvage: Salvage,
+    /// The last op that may be there, if known.
+    bound: Option<Op>,
     /// The last op that must be there, and its identity if that is known.
     last: Op,
     last_checksum: Option<u128>,
@@ -68,8 +70,10 @@ impl Journal {
     /// Verifies the next chunk of the sealed segments, round and round; nothing if a chunk is in
     /// flight. Damage is told as [`JournalEvent::Gap`].
     pub fn scrub(&mut self, files: &mut FileIds, out: &mut Outbox) {
-        let idle = !matches!(self.stage, Stage::Recovering(_) | Stage::Ended);
-        if !idle || self.ending.is_some() || self.patrol.scrubbing || self.patrol.is_busy() {
+        let changes = matches!(self.stage, Stage::Recovering(_) | Stage::Ended)
+            || self.resetting
+            || !self.truncations.is_empty();
+        if changes || self.ending.is_some() || self.patrol.scrubbing || self.patrol.is_busy() {
             return;
         }
         let Some(cursor) = self.scrub_place() else {
@@ -146,8 +150,8 @@ impl Journal {
     }
 
     /// Starts the next scan, if none is under way.
-    fn examine_next(&mut self, context: &mut Context<'_>) {
-        while self.patrol.examination.is_none() {
+    pub(super) fn examine_next(&mut self, context: &mut Context<'_>) {
+        while self.patrol.examination.is_none() && !self.is_repairing() {
             let Some(suspicion) = self.patrol.suspicions.pop_front() else {
                 self.on_patrol_rests();
                 return;
@@ -169,17 +173,18 @@ impl Journal {
         let Some(index) = known.filter(|_| !self.is_missing(origin.op)) else {
             return; // found before, or gone
         };
-        let Some((last, last_checksum, limit)) = self.end_of(index) else {
-            return;
-        };
+        let (last, last_checksum, limit) = self.end_of(index);
         if origin.op > last || origin.position >= limit {
             return;
         }
+        // While a truncation waits, the file goes on behind the last op.
+        let bound = last_checksum.map(|_| last);
         let (cluster, group) = (self.config.cluster, self.config.group);
         let examination = Examination {
             segment,
             scan: Scan::new(cluster, group, origin, limit),
             salvage: Salvage::default(),
+            bound,
             last,
             last_checksum,
             limit,
@@ -191,19 +196,21 @@ impl Journal {
     }
 
     /// The last op of a segment that is written, its identity if known, and where it ends.
-    fn end_of(&self, index: usize) -> Option<(Op, Option<u128>, u64)> {
+    fn end_of(&self, index: usize) -> (Op, Option<u128>, u64) {
         let segment = &self.segments[index];
         if let Some(next) = self.segments.get(index + 1) {
-            return Some((Op(next.first.0 - 1), next.parent, segment.size));
+            return (Op(next.first.0 - 1), next.parent, segment.size);
         }
         let last = self.written;
-        let Some(item) = self.tail.get(last) else {
-            let checksum = self.tail.get(last.next()).map(|next| next.header.parent);
-            return (last >= segment.first).then_some((last, checksum, segment.size));
-        };
-        let (place, position) = item.place?;
-        let end = position + u64::from(item.header.size);
-        (place == segment.first).then_some((last, Some(item.header.checksum), end))
+        let item = self.tail.get(last);
+        let place = item.and_then(|item| Some((item, item.place?)));
+        match place.filter(|(_, (first, _))| *first == segment.first) {
+            Some((item, (_, position))) => {
+                let end = position + u64::from(item.header.size);
+                (last, Some(item.header.checksum), end)
+            }
+            None => (last, None, segment.size),
+        }
     }
 
     fn continue_examination(&mut self, context: &mut Context<'_>) {
@@ -283,12 +290,13 @@ impl Journal {
         let Examination {
             segment,
             scan,
+            bound,
             last,
             last_checksum,
             limit,
             ..
         } = examination;
-        let layout = scan.layout(Some(last), true);
+        let layout = scan.layout(bound, bound.is_some());
         let before = self.holes.len();
         for missing in &layout.missing {
             let mut hole = Hole::new(segment, (missing.from, missing.to), missing.position);
@@ -312,6 +320,9 @@ impl Journal {
 
     /// Notes what is missing from now on, but for what is known to be.
     fn register(&mut self, hole: Hole, events: &mut Vec<JournalEvent>) {
+        if hole.from > self.written {
+            return; // about to be cut off
+        }
         let mut from = hole.from;
         let mut position = hole.position;
         let mut parts = Vec::new();
@@ -328,7 +339,7 @@ impl Journal {
             from = known.to.next();
             position = known.end.unwrap_or(u64::MAX);
         }
-        if from <= hole.to && hole.from <= self.head {
+        if from <= hole.to {
             let mut rest = Hole::new(hole.segment, (from, hole.to), position);
             rest.end = hole.end;
             rest.next = hole.next;

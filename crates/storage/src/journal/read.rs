@@ -16,6 +16,7 @@ use wire::{
 use super::{
     Context, Damage, Flight, Journal, JournalEvent, Stage,
     patrol::{Cursor, Suspicion},
+    salvage::{Outcome, Salvage},
     scan::Origin,
 };
 use crate::{
@@ -84,6 +85,7 @@ pub(super) struct Reader {
     /// Waits for its segment's file to be opened.
     waits: bool,
     full: bool,
+    salvage: Salvage,
     prepares: Vec<Bytes>,
     bytes: usize,
     items: Vec<Item>,
@@ -104,6 +106,7 @@ impl Reader {
             parent: None,
             waits: false,
             full: false,
+            salvage: Salvage::default(),
             prepares: Vec::new(),
             bytes: 0,
             items: Vec::new(),
@@ -375,21 +378,48 @@ impl Journal {
             let left = end.saturating_sub(reader.position);
             let left = usize::try_from(left).unwrap_or(usize::MAX);
             let chunk = self.config.read_chunk.min(left).max(reader.need);
-            let (offset, buffer) = (reader.position, Buffer::with_capacity(chunk));
-            let request = self.request(
-                DiskRequest::Read {
-                    file,
-                    offset,
-                    buffer,
-                },
-                context.out,
-            );
-            self.flights
-                .insert(request, Flight::Read { reader: key, file });
+            let offset = reader.position;
+            reader.salvage.ask(offset, chunk);
+            self.start_read(file, (offset, chunk), key, &reader, context);
         } else {
             reader.waits = true;
             self.open_segment(reader.segment, context);
         }
+        self.readers.insert(key, reader);
+    }
+
+    fn start_read(
+        &mut self,
+        file: FileId,
+        (offset, size): (u64, usize),
+        key: u64,
+        reader: &Reader,
+        context: &mut Context<'_>,
+    ) {
+        let read = DiskRequest::Read {
+            file,
+            offset,
+            buffer: reader.salvage.room(size),
+        };
+        let request = self.request(read, context.out);
+        self.flights
+            .insert(request, Flight::Read { reader: key, file });
+    }
+
+    /// Reads a piece of a chunk that could not be read whole.
+    fn read_piece(
+        &mut self,
+        key: u64,
+        reader: Reader,
+        place: (u64, usize),
+        context: &mut Context<'_>,
+    ) {
+        let index = self.segment_index(reader.segment);
+        let file = index.and_then(|index| self.segments[index].open());
+        let Some(file) = file else {
+            return self.continue_reader(key, reader, context);
+        };
+        self.start_read(file, place, key, &reader, context);
         self.readers.insert(key, reader);
     }
 
@@ -452,14 +482,15 @@ impl Journal {
         let Some(mut reader) = self.readers.remove(&key) else {
             return;
         };
+        base::sometimes!(buffer.is_err(), "storage: a read of a running log failed");
         let before = reader.next;
-        let walked = match buffer {
-            Ok(buffer) => self.walk(&mut reader, &buffer.freeze()),
-            Err(_) if reader.is_done() => Ok(()),
-            Err(_) => {
-                base::sometimes!("storage: a read of a running log failed");
-                Err(Invalid::Checksum)
+        let walked = match reader.salvage.on_read(buffer) {
+            Outcome::Chunk(chunk) => self.walk(&mut reader, &chunk),
+            Outcome::Again(offset, size) if !reader.is_done() => {
+                return self.read_piece(key, reader, (offset, size), context);
             }
+            Outcome::Again(..) => Ok(()),
+            Outcome::Dead => return self.fail(DiskError::Io, context.events),
         };
         match walked {
             Ok(()) if reader.is_scrub() && reader.next > before => {

@@ -1,18 +1,19 @@
 //! Reading the whole log at start-up, a chunk at a time.
 //!
 //! ```text
-//!   list ─▶ open ─▶ (last: sync, evict) ─▶ read ─▶ next segment ... ─▶ cut ─▶ recovered
-//!                                          │  ▲                    └─▶ wait for cut_damaged
-//!                                 invalid  ▼  │  holes are known
-//!                                          scan
+//!   list ─▶ open, sync, evict ─▶ read ─▶ next segment ... ─▶ cut ─▶ recovered
+//!                                │  ▲                    └─▶ wait for cut_damaged
+//!                       invalid  ▼  │  holes are known
+//!                                scan
 //! ```
 //!
 //! A record that is not what it must be does not end the log. The rest of its segment is scanned,
 //! and read again around the holes. Whether a crash can have left a hole, or only damage, decides
 //! what becomes of it: see `docs/format.md`, "Torn, missing, damaged".
 //!
-//! The last segment is synced and evicted before it is read: after a failed sync the page cache
-//! may show what the device never took.
+//! A segment is synced and evicted before it is read: it may have been written or repaired just
+//! before the process died, and after a failed sync the page cache may show what the device never
+//! took.
 
 use alloc::{
     boxed::Box,
@@ -51,7 +52,7 @@ const SCANS_MAX: u32 = 16;
 enum Phase {
     #[default]
     Reading,
-    /// The last segment, before it is read.
+    /// A segment, before it is read.
     Syncing,
     Evicting,
     Scanning(Scan),
@@ -232,9 +233,6 @@ impl Journal {
         recovery.size = size;
         recovery.position = 0;
         recovery.need = HEADER_SIZE;
-        if !recovery.ahead.is_empty() {
-            return self.read_on(recovery, context);
-        }
         let file = self.recovery_file();
         recovery.phase = Phase::Syncing;
         self.recovery_step(recovery, DiskRequest::SyncData { file }, context.out);

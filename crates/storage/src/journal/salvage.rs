@@ -43,6 +43,7 @@ pub(super) struct Salvage {
     asked: (u64, usize),
     pieces: Option<Pieces>,
     lost_in_a_row: u32,
+    lost_to: u64,
     any: bool,
 }
 
@@ -111,7 +112,9 @@ impl Salvage {
             pieces.sizes.extend([end - middle, middle - start]);
         } else if pieces.tried {
             base::sometimes!("storage: a sector could not be read and counts as damaged");
-            self.lost_in_a_row += 1;
+            // A scan reads the last sector of a chunk again.
+            self.lost_in_a_row += u32::from(start >= self.lost_to);
+            self.lost_to = end;
             pieces.chunk.extend(&[UNREADABLE; 512][..index(size)]);
             pieces.position = end;
         } else {

@@ -28,6 +28,9 @@ const GROUP_AT: usize = 160;
 /// From here on every header of a prepare is zero.
 const ZEROS_AT: u64 = 229;
 
+/// A seek keeps a header less one byte of what it has read for the next chunk.
+const CHUNK_MIN: usize = 4 << 10;
+
 /// Runs that a run may follow, counted back from it.
 const LOOK_BACK: usize = 64;
 
@@ -136,7 +139,7 @@ impl Scan {
         if left == 0 {
             return None;
         }
-        let size = chunk.max(self.need);
+        let size = chunk.max(self.need).max(CHUNK_MIN);
         Some((
             self.at,
             usize::try_from(left).map_or(size, |left| size.min(left)),

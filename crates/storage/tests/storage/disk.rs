@@ -387,6 +387,8 @@ impl Disk {
     /// Changes one byte, in the page cache and on the device.
     pub(crate) fn flip(&mut self, path: &str, at: usize, mask: u8) {
         let inode = self.inode_of(path);
+        let same = self.inodes[inode].volatile == self.inodes[inode].durable;
+        assert!(same, "{path} is not synced");
         self.inodes[inode].volatile[at] ^= mask;
         self.inodes[inode].durable[at] ^= mask;
     }

@@ -7,5 +7,6 @@ mod disk;
 mod format;
 mod harness;
 mod journal;
+mod mending;
 mod model;
 mod views;
