@@ -78,6 +78,9 @@ pub(super) struct Reader {
     next: Op,
     segment: Op,
     position: u64,
+    /// The last op that was written when the read in flight was asked for, and still is: behind
+    /// it may stand what a truncation has cut off.
+    readable: Op,
     /// Bytes to read from there at least.
     need: usize,
     /// Checksum of the op before `next`, once known.
@@ -102,6 +105,7 @@ impl Reader {
             next: Op(0),
             segment: Op(0),
             position: 0,
+            readable: Op(0),
             need: HEADER_SIZE,
             parent: None,
             waits: false,
@@ -311,6 +315,7 @@ impl Journal {
         }
         for reader in self.readers.values_mut() {
             reader.to = reader.to.min(op);
+            reader.readable = reader.readable.min(op);
         }
     }
 
@@ -380,6 +385,7 @@ impl Journal {
             let chunk = self.config.read_chunk.min(left).max(reader.need);
             let offset = reader.position;
             reader.salvage.ask(offset, chunk);
+            reader.readable = self.written;
             self.start_read(file, (offset, chunk), key, &reader, context);
         } else {
             reader.waits = true;
@@ -513,7 +519,7 @@ impl Journal {
             return Err(Invalid::Size);
         }
         let mut at = 0;
-        while !reader.is_done() && reader.next <= self.written {
+        while !reader.is_done() && reader.next <= reader.readable {
             if self.segments[self.segment_of(reader.next)].first != reader.segment
                 || self.is_missing(reader.next)
             {

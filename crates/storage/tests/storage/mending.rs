@@ -82,11 +82,6 @@ impl World {
 
     fn observe(&mut self) {
         for event in std::mem::take(&mut self.harness.events) {
-                for t in self.harness.disk.trace.drain(..) {
-                    eprintln!("   {t}");
-                }
-                eprintln!("{event:?}");
-            }
             match event {
                 JournalEvent::Record { prepare } => {
                     let header = PrepareHeader::verify(&prepare).expect("a whole record");
@@ -324,15 +319,6 @@ impl World {
 
     fn act(&mut self) {
         let choice = self.prng.below(100);
-            for t in self.harness.disk.trace.drain(..) {
-                eprintln!("   {t}");
-            }
-            eprintln!(
-                "act {choice} len {} gaps {:?}",
-                self.log.len(),
-                self.harness.journal.gaps()
-            );
-        }
         if !(40..70).contains(&choice) && choice < 96 {
             self.recover();
         }
@@ -408,7 +394,7 @@ fn whatever_is_damaged_comes_back() {
     let seeds = std::env::var("MENDING_SEEDS").ok();
     let count = seeds
         .and_then(|count| count.parse().ok())
-        .unwrap_or(1500_u64);
+        .unwrap_or(1000_u64);
     let only = std::env::var("MENDING_SEED").ok();
     let only = only.and_then(|seed| seed.parse::<u64>().ok());
     for seed in only.map_or(0..count, |seed| seed..seed + 1) {

@@ -583,10 +583,9 @@ fn a_store_of_version_1_is_read_and_is_founded() {
     let mut content = vec![0; 192];
     for line in VERSION_1 {
         let (offset, bytes) = line.split_once("  ").expect("an offset and bytes");
-        let mut at: usize = offset.parse().expect("digits");
-        for byte in bytes.split(' ') {
-            content[at] = u8::from_str_radix(byte, 16).expect("digits");
-            at += 1;
+        let at: usize = offset.parse().expect("digits");
+        for (place, byte) in content[at..].iter_mut().zip(bytes.split(' ')) {
+            *place = u8::from_str_radix(byte, 16).expect("digits");
         }
     }
     let mut disk = Disk::new(1);
