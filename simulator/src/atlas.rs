@@ -153,6 +153,11 @@ impl Atlas {
         }
     }
 
+    /// Whether the logs of `node` may lack what it has acknowledged, or end in damage.
+    pub(crate) fn is_at_fault(&self, node: u8) -> bool {
+        self.doubtful.contains_key(&node) || self.damaged.contains(&node)
+    }
+
     /// No damage is left in any last segment of `node`.
     pub(crate) fn on_repaired(&mut self, node: u8) {
         self.damaged.remove(&node);

@@ -50,6 +50,17 @@ impl Connections {
         }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Most bytes unsent on any connection.
+    pub(crate) fn queued_bytes_max(&self) -> usize {
+        let connections = self.connections.values();
+        let queued = connections.map(|connection| connection.outgoing.queued_bytes());
+        queued.max().unwrap_or(0)
+    }
+
     pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         self.connections.get_mut(&id)
     }

@@ -22,6 +22,7 @@ mod clock;
 mod config;
 mod connections;
 mod core;
+mod gauges;
 mod hosted;
 mod lease;
 mod links;
@@ -30,5 +31,6 @@ mod paths;
 mod shard;
 
 pub use config::{Limits, NodeAddress, RootCredential, ShardConfig, Timing};
+pub use gauges::Gauges;
 pub use observation::{Observation, Role};
 pub use shard::Shard;

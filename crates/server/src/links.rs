@@ -213,6 +213,12 @@ impl Links {
         peer.outgoing.send_pieces(connection, pieces, out).is_ok()
     }
 
+    /// Most bytes unsent on any link.
+    pub(crate) fn queued_bytes_max(&self) -> usize {
+        let queued = self.peers.iter().map(|peer| peer.outgoing.queued_bytes());
+        queued.max().unwrap_or(0)
+    }
+
     /// Whether this connection is one of ours.
     pub(crate) fn owns(&self, connection: ConnectionId) -> bool {
         self.strangers.contains_key(&connection)

@@ -3,6 +3,7 @@
 //! White-box checkers listen to what shards tell of themselves; black-box checkers see only what
 //! clients asked and were told. None of them knows how the server works.
 
+pub(crate) mod bounds;
 pub(crate) mod bytes;
 pub(crate) mod clock;
 pub(crate) mod committed;
@@ -13,6 +14,7 @@ pub(crate) mod leaks;
 pub(crate) mod linear;
 pub(crate) mod liveness;
 pub(crate) mod offsets;
+pub(crate) mod recoverable;
 pub(crate) mod views;
 
 /// A property was violated.

@@ -81,6 +81,11 @@ impl Disk {
         self.trouble.capacity = free.map_or(u64::MAX, |free| used + free);
     }
 
+    /// Whether its space is limited.
+    pub(crate) const fn is_limited(&self) -> bool {
+        self.trouble.capacity != u64::MAX
+    }
+
     /// Everything submitted from now on takes so many times as long.
     pub(crate) const fn slow_down(&mut self, slowness: u64) {
         self.trouble.slowness = slowness;

@@ -157,6 +157,14 @@ impl Network {
         self.each_path(from, to, |path| path.damage_next(damage, pick));
     }
 
+    /// Who hears a host, as bits.
+    pub(crate) fn heard_by(&self, host: Host) -> u64 {
+        let hosts = self.hosts.len();
+        let ways = self.paths.iter().enumerate();
+        let open = ways.filter(|(way, path)| way / hosts == usize::from(host) && !path.cut);
+        open.fold(0, |bits, (way, _)| bits | 1 << (way % hosts))
+    }
+
     /// Whether every way is as it should be.
     pub(crate) fn is_sound(&self) -> bool {
         self.paths.iter().all(Path::is_sound)

@@ -344,7 +344,7 @@ impl World {
     fn on_call_done(&mut self, client: u8, done: bool) {
         match self.phase {
             Phase::Faults => self.think(client),
-            Phase::LastCalls => {
+            Phase::LastCalls | Phase::CoreCalls => {
                 if !done {
                     self.fail("liveness", "a call after all faults has failed".into());
                     return;

@@ -272,6 +272,12 @@ impl World {
         wounds.any(|wound| wound.node != node && self.is_open(wound))
     }
 
+    /// Whether a node has damage that is not repaired.
+    pub(super) fn is_wounded(&self, node: u8) -> bool {
+        let mut wounds = self.wounds.iter();
+        wounds.any(|wound| wound.node == node && self.is_open(wound))
+    }
+
     /// The node has lost its disk, and its damage with it.
     pub(super) fn forget_damage(&mut self, node: u8) {
         self.wounds.retain(|wound| wound.node != node);

@@ -155,7 +155,8 @@ impl World {
     }
 
     pub(super) fn on_restart_due(&mut self, node: u8, incarnation: u32) {
-        if self.nodes[usize::from(node)].incarnation == incarnation {
+        let is_down = matches!(self.phase, Phase::Core | Phase::CoreCalls);
+        if self.nodes[usize::from(node)].incarnation == incarnation && !is_down {
             self.restart(node);
         }
     }
@@ -180,9 +181,15 @@ impl World {
 
     /// Ends all faults for good.
     pub(super) fn heal_all(&mut self) {
+        let nodes: Vec<u8> = (0..self.shape.replicas).collect();
+        self.heal_nodes(&nodes);
+    }
+
+    /// Ends all faults of these nodes, and those between any.
+    pub(super) fn heal_nodes(&mut self, nodes: &[u8]) {
         self.disturbed_at = self.time;
         self.heal_strain();
-        for node in 0..self.shape.replicas {
+        for &node in nodes {
             let it = &mut self.nodes[usize::from(node)];
             it.doom = None;
             it.stuck_until = 0;

@@ -23,9 +23,16 @@ impl World {
             super::trace::world(self.time, "all faults end");
         }
         self.points_at_calm = self.nodes.iter().map(|node| node.disk.points()).collect();
+        match self.draw_core() {
+            Some(core) => self.heal_core(&core),
+            None => self.heal_rest(),
+        }
+        self.push(self.time + INSPECT_EVERY, Due::Inspect);
+    }
+
+    fn heal_rest(&mut self) {
         self.heal_all();
         self.enter(Phase::Healing);
-        self.push(self.time + INSPECT_EVERY, Due::Inspect);
     }
 
     pub(super) fn enter(&mut self, phase: Phase) {
@@ -37,7 +44,7 @@ impl World {
         let missing = match self.phase {
             Phase::Faults | Phase::Done => None,
             Phase::Healing => self.clients_wait().or_else(|| self.groups_diverge()),
-            Phase::LastCalls => self.clients_wait(),
+            Phase::Core | Phase::CoreCalls | Phase::LastCalls => self.clients_wait(),
             Phase::Settling => self.groups_diverge().or_else(|| self.damage_left()),
             Phase::Quiet if self.time - self.phase_started < QUIET => return self.inspect_later(),
             Phase::Quiet => self.groups_diverge().or_else(|| self.disks_work()),
@@ -50,8 +57,9 @@ impl World {
         }
         if let Some(missing) = missing {
             if overdue {
-                let phase = self.phase;
-                self.fail("liveness", format!("{phase:?} does not end: {missing}"));
+                let (phase, must) = (self.phase, self.must());
+                let message = format!("{phase:?} does not end ({must:?} is due): {missing}");
+                self.fail("liveness", message);
                 return;
             }
         } else {
@@ -86,6 +94,14 @@ impl World {
                     self.next_last_call(client);
                 }
             }
+            Phase::Core => {
+                self.last_calls = self.workload.final_calls();
+                self.enter(Phase::CoreCalls);
+                for client in 0..self.shape.clients {
+                    self.next_last_call(client);
+                }
+            }
+            Phase::CoreCalls if self.last_calls.is_empty() => self.heal_rest(),
             Phase::LastCalls if self.last_calls.is_empty() => self.enter(Phase::Settling),
             Phase::Settling => self.enter(Phase::Quiet),
             Phase::Quiet => {
@@ -102,7 +118,7 @@ impl World {
                 self.final_checks();
                 self.enter(Phase::Done);
             }
-            Phase::LastCalls | Phase::Faults | Phase::Done => {}
+            Phase::CoreCalls | Phase::LastCalls | Phase::Faults | Phase::Done => {}
         }
     }
 

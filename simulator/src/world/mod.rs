@@ -13,6 +13,7 @@
 
 mod clients;
 mod clock;
+mod core;
 mod damage;
 mod digest;
 mod excuses;
@@ -165,6 +166,10 @@ impl From<DueNetwork> for NetworkTimer {
 enum Phase {
     /// Clients work, faults happen.
     Faults,
+    /// A core of the nodes is healed, the rest is down; outstanding calls must end.
+    Core,
+    /// Calls that the core must answer.
+    CoreCalls,
     /// Everything is healed; outstanding calls must end and replicas converge.
     Healing,
     /// The last calls, which must succeed.

@@ -14,6 +14,7 @@ use server::{NodeAddress, RootCredential, Shard, ShardConfig};
 
 use super::{Due, World, clock::Clock};
 use crate::{
+    check::bounds,
     disk::{Crash, Disk, Point},
     network::{address_of, concerns},
     profile::Shape,
@@ -108,6 +109,9 @@ impl Node {
         self.clock.now(time)
     }
 }
+
+/// A shard's queues are looked at once in so many events.
+const GAUGES_EVERY: u64 = 8;
 
 /// The hash of the root password; cheap parameters, since only its use is simulated.
 pub(super) fn root_hash() -> String {
@@ -337,6 +341,13 @@ impl World {
             target.shard.on_event(now, event, &mut out);
         }
         target.shard.on_timers(now, &mut out);
+        if self.digest.events().is_multiple_of(GAUGES_EVERY) {
+            let (gauges, limits) = (target.shard.gauges(), &self.shape.limits);
+            let links = usize::from(self.shape.replicas) - 1;
+            if let Err(failure) = bounds::check(time, node, gauges, limits, links) {
+                self.failure.get_or_insert(failure);
+            }
+        }
         let observations = target.shard.take_observations();
         for observation in observations {
             self.observe(node, shard, observation);

@@ -40,6 +40,10 @@ pub(super) struct Owed {
 }
 
 impl Tickets {
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Numbers begin at a random place: an answer that another node owes to this one's last life
     /// must not be taken for the answer to somebody else's request.
     pub(super) const fn new(random: u64) -> Self {

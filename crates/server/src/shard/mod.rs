@@ -24,7 +24,7 @@ use self::{
     upkeep::Upkeep,
 };
 use crate::{
-    Observation, ShardConfig,
+    Gauges, Observation, ShardConfig,
     ask::Ask,
     connections::Connections,
     core::{Core, Notice},
@@ -125,6 +125,18 @@ impl Shard {
             .chain(self.flush_at)
             .chain(self.upkeep.deadline())
             .min()
+    }
+
+    /// How full its queues are.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        Gauges {
+            parked: self.parked.len(),
+            tickets: self.tickets.len(),
+            connections: self.connections.len(),
+            client_queue_bytes_max: self.connections.queued_bytes_max(),
+            replica_queue_bytes_max: self.core.links.queued_bytes_max(),
+        }
     }
 
     /// What white-box checkers may see since the last call; empty unless asked for.
