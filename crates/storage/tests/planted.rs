@@ -10,11 +10,15 @@ mod disk;
 mod harness;
 
 use base::{GroupId, Op, ReplicaIndex, ShardIndex, View, planted};
-use platform::{Outbox, Path};
-use storage::{FileIds, ViewStore, ViewStoreConfig, ViewsIdentity};
+use platform::{DiskError, DiskRequest, Outbox, Path};
+use storage::{
+    FileIds, JournalConfig, JournalEvent, ViewStore, ViewStoreConfig, Views, ViewsIdentity,
+    segment_name,
+};
+use wire::replica::{PrepareHeader, Trust};
 
 use disk::Disk;
-use harness::{Harness, config};
+use harness::{DIRECTORY, Harness, config};
 
 /// Whether a journal loses a synced op, for any of some seeds.
 fn journal_loses() -> bool {
@@ -47,13 +51,20 @@ fn view_store_loses() -> bool {
             };
             run(&mut store, &mut out);
             for view in views {
-                store.put(group, View(view), View(view));
+                store.put(
+                    group,
+                    Views {
+                        view: View(view),
+                        log_view: View(view),
+                        trust: Trust::Trusted,
+                    },
+                );
                 if view % 64 == 0 {
                     store.submit(&mut out);
                     run(&mut store, &mut out);
                 }
             }
-            store.get(group)
+            store.get(group).map(|views| views.view)
         };
         let before = put(&mut disk, 1..1025);
         assert!(
@@ -82,6 +93,60 @@ fn views_config() -> ViewStoreConfig {
     }
 }
 
+/// The path of the first segment.
+fn first_segment() -> String {
+    format!("{DIRECTORY}/{}", segment_name(Op(1)))
+}
+
+/// Whether a read answers with another op than was asked for, after a misdirected write.
+fn read_is_misdirected() -> bool {
+    let config = JournalConfig {
+        tail_cache: 0,
+        index_interval: 1,
+        ..config()
+    };
+    let mut harness = Harness::on(Disk::new(1), config);
+    for _ in 0..5 {
+        harness.write(700);
+    }
+    let mut content = harness.disk.content(&first_segment());
+    content.copy_within(256 + 1400..256 + 2100, 256 + 700);
+    harness.disk.put(&first_segment(), &content);
+    harness.start_read(1, 2, 2, 0);
+    // The reader itself would notice.
+    planted::silence_invariants(true);
+    harness.run();
+    planted::silence_invariants(false);
+    harness.events.iter().any(|event| match event {
+        JournalEvent::Read { prepares, .. } => prepares
+            .iter()
+            .any(|prepare| PrepareHeader::decode(prepare).expect("a prepare").op != Op(2)),
+        _ => false,
+    })
+}
+
+/// Whether a log forgets, without a word, what stands behind a damaged record.
+fn damage_ends_the_log() -> bool {
+    let mut harness = Harness::on(Disk::new(1), config());
+    for _ in 0..9 {
+        harness.write(700);
+    }
+    harness.disk.flip(&first_segment(), 256 + 700 + 20, 1);
+    let harness = harness.reopen();
+    harness.tail_damaged().is_none() && harness.journal.head().0 < Op(9)
+}
+
+/// Whether a failed sync is taken for a promise kept.
+fn failed_sync_is_acknowledged() -> bool {
+    let mut harness = Harness::on(Disk::new(1), config());
+    harness.disk.fails = Some((
+        |request| matches!(request, DiskRequest::SyncData { .. }),
+        DiskError::Io,
+    ));
+    harness.write(700);
+    harness.journal.synced_op() == Op(1)
+}
+
 /// One test: the active bug is one for the whole process.
 #[test]
 fn each_planted_bug_loses_what_was_promised() {
@@ -91,5 +156,16 @@ fn each_planted_bug_loses_what_was_promised() {
     assert!(journal_loses());
     planted::activate(27);
     assert!(view_store_loses());
+    let more: [(u32, fn() -> bool); 3] = [
+        (25, read_is_misdirected),
+        (26, damage_ends_the_log),
+        (36, failed_sync_is_acknowledged),
+    ];
+    for (bug, loses) in more {
+        planted::activate(0);
+        assert!(!loses(), "without bug {bug}");
+        planted::activate(bug);
+        assert!(loses(), "with bug {bug}");
+    }
     planted::activate(0);
 }
