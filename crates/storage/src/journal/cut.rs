@@ -213,7 +213,7 @@ impl Journal {
             }
             Then::Removed => {
                 self.stage = Stage::Ended;
-                context.events.push(JournalEvent::Removed);
+                self.removed = true;
             }
             Then::Repaired { from, to, end } => self.on_repaired((from, to), end, context),
             Then::Unmendable { damage } => {

@@ -155,6 +155,8 @@ pub struct Journal {
     retired: Vec<FileId>,
     /// More sealed segments are open than should be, because all are being read.
     too_many_open: bool,
+    /// The log is removed, and its owner has not been told.
+    removed: bool,
 }
 
 impl Journal {
@@ -230,6 +232,7 @@ impl Journal {
             flights: BTreeMap::new(),
             retired: Vec::new(),
             too_many_open: false,
+            removed: false,
         }
     }
 
@@ -262,7 +265,18 @@ impl Journal {
         }
         self.close_retired(context.out);
         self.advance(context);
+        self.tell_removed(context.events);
         self.assert_invariants();
+    }
+
+    /// A read that was in flight when the log went keeps its file open: the owner, which forgets
+    /// the journal once it is told, must wait for it.
+    fn tell_removed(&mut self, events: &mut Vec<JournalEvent>) {
+        if self.removed && self.flights.is_empty() {
+            base::invariant!(self.retired.is_empty());
+            self.removed = false;
+            events.push(JournalEvent::Removed);
+        }
     }
 
     /// Appends the next op; it is written by the next [`Self::submit`].

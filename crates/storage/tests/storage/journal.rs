@@ -4,6 +4,7 @@ use base::{Offset, Op, Timestamp, View};
 use platform::{DiskError, DiskRequest};
 use storage::{ReadMessages, Start, segment_name};
 
+use crate::disk::Disk;
 use crate::harness::{DIRECTORY, Harness, config};
 
 fn segment(first: u64) -> String {
@@ -488,6 +489,27 @@ fn a_removed_log_leaves_nothing() {
     assert_eq!(harness.disk.names(DIRECTORY), [""; 0]);
     assert_eq!(harness.disk.names("partitions"), [""; 0]);
     assert_eq!(harness.disk.open_files(), 0);
+}
+
+/// Goal: who is told that a log is removed may forget the journal. Method: a read is in flight,
+/// and may end long after the names are gone; what completes after that word is told nobody.
+#[test]
+fn a_removed_log_waits_for_its_last_read() {
+    for seed in 0..100 {
+        let mut harness = Harness::on(Disk::new(seed), config());
+        for _ in 0..10 {
+            harness.write(1000);
+        }
+        harness.start_read(1, 1, 3, usize::MAX);
+        harness.step();
+        harness.journal.remove(&mut harness.out);
+        while !harness.told().contains(&"removed".to_owned()) {
+            assert!(harness.step(), "seed {seed}");
+        }
+        harness.disk.submit(&mut harness.out);
+        while harness.disk.step().is_some() {}
+        assert_eq!(harness.disk.open_files(), 0, "seed {seed}");
+    }
 }
 
 #[test]
