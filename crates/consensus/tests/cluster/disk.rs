@@ -208,7 +208,8 @@ impl Cluster {
         while first > 0 && node.log[first - 1].damaged {
             first -= 1;
         }
-        if !node.fetched.contains_key(&node.log[first].header.op) {
+        let gap = || node.log[first..].iter().take_while(|record| record.damaged);
+        if !gap().all(|record| node.fetched.contains_key(&record.header.op)) {
             return true;
         }
         let mut repaired = Vec::new();
@@ -217,7 +218,7 @@ impl Cluster {
                 break;
             }
             let frame = node.fetched.remove(&record.header.op);
-            record.frame = frame.expect("fetched from the top");
+            record.frame = frame.expect("all of the gap is fetched");
             record.damaged = false;
             repaired.push((record.header, record.frame.clone()));
         }
