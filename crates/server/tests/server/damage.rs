@@ -146,8 +146,11 @@ fn damage_to_the_metadata_is_repaired() {
     cluster.start(2);
     assert_eq!(cluster.produce(1, &mut client, "more"), Ok(COUNT));
     cluster.pass_millis(5_000);
-    let metadata = |it: &Observation| matches!(it, Observation::Repaired { group, .. } if *group == GroupId::METADATA);
-    assert!(cluster.saw(2, metadata));
+    let group = GroupId::METADATA;
+    assert!(cluster.saw(
+        2,
+        |it| matches!(it, Observation::Repaired { group: of, .. } if *of == group)
+    ));
     cluster.kill(0);
     cluster.pass_millis(8_000);
     let all: Vec<u64> = (0..=COUNT).collect();

@@ -136,7 +136,10 @@ fn stamps_keep_to_the_clocks_of_the_majority() {
         cluster.produce(0, &mut client, "a").expect("sent");
         cluster.pass_millis(500);
         cluster.produce(0, &mut client, "b").expect("sent");
-        let outside = |it: &Observation| matches!(it, Observation::Clock { ahead } if ahead.signum() == step.signum());
+        let outside = |it: &Observation| match it {
+            Observation::Clock { ahead } => ahead.signum() == step.signum(),
+            _ => false,
+        };
         assert!(cluster.saw(primary, outside), "it says so");
     }
     cluster.nodes[primary].clock = 0;
