@@ -40,6 +40,8 @@ pub(crate) struct Profile {
     pub(crate) pauses: u64,
     pub(crate) partitions: u64,
     pub(crate) resets: u64,
+    /// Faults that follow the primary from node to node.
+    pub(crate) successions: u64,
     /// Links between nodes with little room, or that are late.
     pub(crate) slow_links: u64,
     /// Bytes between nodes that are damaged on their way.
@@ -78,6 +80,7 @@ pub(crate) struct Classes {
     pub(crate) pauses: bool,
     pub(crate) partitions: bool,
     pub(crate) resets: bool,
+    pub(crate) successions: bool,
     pub(crate) slow_links: bool,
     pub(crate) damaged_links: bool,
     pub(crate) clocks: bool,
@@ -194,6 +197,7 @@ impl Shape {
             pauses: on(profile.pauses),
             partitions: on(profile.partitions),
             resets: on(profile.resets),
+            successions: profile.successions > 0 && on(profile.successions),
             slow_links: on(profile.slow_links),
             damaged_links: on(profile.damaged_links),
             clocks: on(profile.clocks),

@@ -33,13 +33,13 @@ const fn adapted(mutant: Mutant, why: &'static str) -> Mutant {
 /// The table's, in its order.
 #[rustfmt::skip]
 pub(crate) const TABLE: [Mutant; 36] = [
-    bug(1, 'S', 500, "swarm", "prepare_ok before the write completes"),
+    bug(1, 'S', 500, "succession", "prepare_ok before the write completes"),
     bug(2, 'S', 500, "crash", "prepare_ok of a persisted topic without a sync"),
     bug(3, 'S', 200, "swarm", "replication quorum one short"),
     bug(4, 'S', 500, "partition", "view-change quorum one short"),
     bug(5, 'S', 500, "partition", "own votes counted twice"),
     adapted(
-        bug(6, 'S', 500, "partition", "what was acknowledged in a view before counts in this one"),
+        bug(6, 'S', 500, "succession", "what was acknowledged in a view before counts in this one"),
         "A prepare_ok of another view does not arrive here: it would have to be late by as many \
          views as there are replicas, on a link that silence closes. Forgetting to reset what \
          each backup has acknowledged when a view begins counts the same prepare_ok.",
@@ -47,16 +47,16 @@ pub(crate) const TABLE: [Mutant; 36] = [
     bug(7, 'S', 1_000, "crash", "view not durable before do_view_change"),
     bug(8, 'S', 5_000, "crash", "log_view not durable before prepare_ok"),
     bug(9, 'S', 1_000, "swarm", "do_view_change carries the latest view as log_view"),
-    bug(10, 'S', 1_000, "partition", "new log picked by highest op only"),
-    bug(11, 'S', 2_000, "swarm", "a damaged entry counts as a nack"),
-    bug(12, 'S', 500, "swarm", "one nack suffices"),
-    bug(13, 'L', 500, "swarm", "nothing is ever cut: no nack counts"),
-    bug(14, 'L', 2_000, "swarm", "a known header counts as a present body"),
-    bug(15, 'S', 100, "partition", "commit without a quorum, on the word of a heartbeat"),
+    bug(10, 'S', 1_000, "succession", "new log picked by highest op only"),
+    bug(11, 'S', 2_000, "disk", "a damaged entry counts as a nack"),
+    bug(12, 'S', 500, "succession", "one nack suffices"),
+    bug(13, 'L', 500, "succession", "nothing is ever cut: no nack counts"),
+    bug(14, 'L', 2_000, "disk", "a known header counts as a present body"),
+    bug(15, 'S', 100, "succession", "commit without a quorum, on the word of a heartbeat"),
     bug(16, 'S', 100, "swarm", "reply before the commit"),
     bug(17, 'S', 300, "partition", "reads without a lease and without a check of the view"),
     adapted(
-        bug(18, 'S', 500, "crash", "a backup that has promised a later view takes a prepare"),
+        bug(18, 'S', 500, "succession", "a backup that has promised a later view takes a prepare"),
         "A prepare of an older view does not reach a replica that is normal in a later one: \
          links deliver in order and the link of a silent primary is closed. Taking and \
          acknowledging one after the promise of a later view breaks the same promise.",
@@ -66,39 +66,39 @@ pub(crate) const TABLE: [Mutant; 36] = [
     bug(21, 'S', 500, "swarm", "the client table is missing from the snapshot"),
     bug(22, 'S', 1_000, "swarm", "the producer table changes at the append, not at the commit"),
     bug(23, 'S', 200, "swarm", "a repeated request in the pipeline is executed again"),
-    bug(24, 'S', 200, "crash", "checksum of a body not verified"),
-    bug(25, 'S', 2_000, "swarm", "op and group of a record not compared on read"),
-    bug(26, 'S', 1_000, "swarm", "damage in the middle ends the log"),
+    bug(24, 'S', 200, "disk", "checksum of a body not verified"),
+    bug(25, 'S', 2_000, "disk", "op and group of a record not compared on read"),
+    bug(26, 'S', 1_000, "disk", "damage in the middle ends the log"),
     bug(27, 'R', 1_000, "crash", "view store compacted without syncs"),
     adapted(
         bug(28, 'R', 5_000, "swarm", "log cut off before the checkpoint is durable"),
         "There is no ring to wrap round: the log is a list of segment files. What a ring would \
          overwrite is here removed.",
     ),
-    bug(29, 'L', 300, "partition", "a primary that hears nobody never abdicates"),
-    bug(30, 'L', 500, "partition", "repair always asks the same peer"),
-    bug(31, 'L', 1_000, "partition", "view-change timer without backoff and jitter"),
-    bug(32, 'S', 1_000, "crash", "a replica in doubt votes at once"),
+    bug(29, 'L', 300, "succession", "a primary that hears nobody never abdicates"),
+    bug(30, 'L', 500, "succession", "repair always asks the same peer"),
+    bug(31, 'L', 1_000, "succession", "view-change timer without backoff and jitter"),
+    bug(32, 'S', 1_000, "disk", "a replica in doubt votes at once"),
     bug(33, 'D', 50, "swarm", "the state machine uses the local clock"),
     bug(34, 'S', 300, "partition", "consumer offset applied out of the log"),
     adapted(
         bug(35, 'S', 500, "swarm", "log cut off beyond what the checkpoint covers"),
         "Retention is not there yet; the only thing that removes segments is a checkpoint.",
     ),
-    bug(36, 'S', 500, "swarm", "a failed sync is taken for good and acknowledged"),
+    bug(36, 'S', 500, "disk", "a failed sync is taken for good and acknowledged"),
 ];
 
 /// Bugs of our own: each was in the product for some hours, until a test or a seed found it.
 #[rustfmt::skip]
 pub(crate) const OWN: [Mutant; 8] = [
-    bug(37, 'S', 500, "crash", "log_view stored before the log that belongs to it is durable"),
-    bug(38, 'S', 1_000, "crash", "a log in doubt wins over a trusted quorum"),
-    bug(39, 'S', 1_000, "partition", "a new primary repairs its log from any voter"),
-    bug(40, 'L', 1_000, "partition", "a heartbeat withdraws its sender's wish for a view"),
+    bug(37, 'S', 500, "succession", "log_view stored before the log that belongs to it is durable"),
+    bug(38, 'S', 1_000, "succession", "a log in doubt wins over a trusted quorum"),
+    bug(39, 'S', 1_000, "succession", "a new primary repairs its log from any voter"),
+    bug(40, 'L', 1_000, "succession", "a heartbeat withdraws its sender's wish for a view"),
     bug(41, 'R', 1_000, "swarm", "a deleted group is founded anew after a restart"),
     bug(42, 'S', 1_000, "swarm", "a request is judged before all commits of the turn are applied"),
-    bug(43, 'S', 2_000, "crash", "a log in doubt is trusted before what it lacked is durable"),
-    bug(44, 'L', 1_000, "partition", "the end of an install withdraws a wish for a view"),
+    bug(43, 'S', 2_000, "succession", "a log in doubt is trusted before what it lacked is durable"),
+    bug(44, 'L', 1_000, "succession", "the end of an install withdraws a wish for a view"),
 ];
 
 /// Those that die within some ten seconds of a processor: CI hunts them on every run.

@@ -36,6 +36,7 @@ const SWARM: Profile = Profile {
     pauses: 30,
     partitions: 50,
     resets: 40,
+    successions: 0,
     slow_links: 30,
     damaged_links: 30,
     clocks: 40,
@@ -48,7 +49,7 @@ const SWARM: Profile = Profile {
 };
 
 /// All profiles, the default first.
-pub(crate) const PROFILES: [Profile; 12] = [
+pub(crate) const PROFILES: [Profile; 13] = [
     SWARM,
     Profile {
         name: "lite",
@@ -104,6 +105,36 @@ pub(crate) const PROFILES: [Profile; 12] = [
         resets: 60,
         slow_links: 60,
         damaged_links: 40,
+        ..SWARM
+    },
+    Profile {
+        name: "succession",
+        about: "One primary after another: each is cut off with what only it has, dies with its \
+                newest writes in flight, or is killed at the very disk requests of its election, \
+                while others lag behind. Busy all the time and short.",
+        shards: (1, 1),
+        busy_stretches: (4, 5),
+        faults_per_stretch: (1, 3),
+        think: (50_000, 200_000),
+        crashes: 30,
+        power_losses: 20,
+        wipes: share(WIPES, 5),
+        damage: share(DAMAGE, 10),
+        disk_errors: 0,
+        disk_full: 0,
+        slow_disks: 10,
+        pauses: 20,
+        partitions: 20,
+        resets: 10,
+        successions: 100,
+        slow_links: 10,
+        damaged_links: 0,
+        clocks: 0,
+        slow_processors: 0,
+        client_crashes: 0,
+        overloads: 0,
+        evictions: 0,
+        all_persisted: 50,
         ..SWARM
     },
     Profile {

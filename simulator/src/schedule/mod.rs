@@ -12,6 +12,7 @@ mod clocks;
 mod disk;
 mod network;
 mod process;
+mod succession;
 
 use base::{Domain, Prng};
 use serde::{Deserialize, Serialize};
@@ -119,6 +120,7 @@ impl Schedule {
             disk::broken_kinds(&shape.classes, &mut kinds);
         }
         network::kinds(&shape.classes, &mut kinds);
+        succession::kinds(&shape.classes, &mut kinds);
         clocks::kinds(&shape.classes, &mut kinds);
         clients::kinds(&shape.classes, &mut kinds);
         for stretch in &shape.busy {

@@ -229,7 +229,7 @@ impl Drawer {
         }
     }
 
-    fn cut_both(&mut self, at: u64, one: u64, other: u64) {
+    pub(super) fn cut_both(&mut self, at: u64, one: u64, other: u64) {
         self.push(
             at,
             Fault::Cut {

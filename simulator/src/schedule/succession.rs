@@ -1,0 +1,132 @@
+//! Faults that aim at the moment when one primary follows another: what the old one has told and
+//! what the new one has not heard yet.
+
+use super::{Draw, Drawer, Fault, SECOND};
+use crate::{
+    disk::{Crash, Point},
+    profile::Classes,
+};
+
+/// What the classes of a seed allow.
+pub(super) fn kinds(classes: &Classes, kinds: &mut Vec<Draw>) {
+    if classes.successions {
+        kinds.extend([
+            Drawer::rotation as Draw,
+            Drawer::rotation,
+            Drawer::inheritance,
+            Drawer::coronation,
+        ]);
+    }
+}
+
+impl Drawer {
+    fn suspect(&self) -> u64 {
+        u64::try_from(self.shape.timing.suspect.as_micros()).expect("seconds")
+    }
+
+    /// One node after the other is cut off, the next at once when the last comes back: whoever is
+    /// primary is left behind with what only it has, and returns to a view that has moved on.
+    fn rotation(&mut self, mut at: u64) {
+        let replicas = u64::from(self.shape.replicas);
+        let all = (1u64 << replicas) - 1;
+        let clients = ((1u64 << self.shape.clients) - 1) << replicas;
+        let first = self.prng.below(replicas);
+        let turns = self.prng.between(2, 2 * replicas);
+        for turn in 0..turns {
+            let node = 1 << ((first + turn) % replicas);
+            let mut rest = all & !node;
+            if replicas > 3 && self.prng.chance(1, 3) {
+                // Another one goes with it.
+                let other = 1 << self.node();
+                rest &= !other;
+            }
+            // Some clients stay with the one that is alone and go on asking it.
+            let others = rest | (clients & self.prng.next_u64());
+            self.cut_both(at, all & !rest, others);
+            at += self.suspect() + self.prng.between(300_000, 3 * SECOND);
+            self.push(at, Fault::Heal);
+            if self.prng.chance(1, 3) {
+                at += self.prng.between(1_000, 2 * SECOND);
+            }
+        }
+    }
+
+    /// Some lag behind, one dies with its newest writes in flight, and the rest dies for longer:
+    /// those that lag and the one that died must still know all that was acknowledged.
+    fn inheritance(&mut self, at: u64) {
+        let replicas = self.shape.replicas;
+        let minority = (replicas - 1) / 2;
+        let all = (1u64 << replicas) - 1;
+        let first = self.node();
+        let nodes = |from: u8, count: u8| {
+            (from..from + count).fold(0, |mask, node| mask | 1 << ((first + node) % replicas))
+        };
+        let (behind, dead) = (nodes(0, minority), nodes(minority + 1, minority));
+        let heir = (first + minority) % replicas;
+        self.cut_both(at, behind, all & !behind);
+        let crash = if self.prng.chance(1, 2) {
+            Crash::Process
+        } else {
+            Crash::Power
+        };
+        let armed = at + self.prng.between(50_000, SECOND);
+        let point = [Point::Submit, Point::Complete, Point::Sync][self.prng.index(3)];
+        let nth = 1 + self.prng.below(4);
+        let downtime = self.prng.between(1, 300_000);
+        self.push(
+            armed,
+            Fault::CrashAtDisk {
+                node: heir,
+                point,
+                nth,
+                crash,
+                downtime,
+            },
+        );
+        let died = armed + self.prng.between(10_000, SECOND);
+        let crash = Crash::Process;
+        self.push(died, Fault::Crash { nodes: dead, crash });
+        let healed = died + self.prng.between(1, 500_000);
+        self.push(healed, Fault::Heal);
+        let back = died + self.suspect() + self.prng.between(SECOND, 10 * SECOND);
+        self.push(back, Fault::Restart { nodes: dead });
+    }
+
+    /// A node dies, and others at the disk requests of the view change that follows.
+    fn coronation(&mut self, at: u64) {
+        let old = self.node();
+        let crash = Crash::Process;
+        self.push(
+            at,
+            Fault::Crash {
+                nodes: 1 << old,
+                crash,
+            },
+        );
+        let elected = at + self.suspect();
+        for _ in 0..self.prng.between(1, 3) {
+            let node = self.node();
+            let armed = elected + self.prng.below(SECOND);
+            let point = [Point::Submit, Point::Complete, Point::Sync][self.prng.index(3)];
+            let nth = 1 + self.prng.below(5);
+            let crash = if self.prng.chance(1, 2) {
+                Crash::Process
+            } else {
+                Crash::Power
+            };
+            let downtime = self.prng.between(1, 3 * SECOND);
+            self.push(
+                armed,
+                Fault::CrashAtDisk {
+                    node,
+                    point,
+                    nth,
+                    crash,
+                    downtime,
+                },
+            );
+        }
+        let back = elected + self.prng.below(6 * SECOND);
+        self.push(back, Fault::Restart { nodes: 1 << old });
+    }
+}
