@@ -124,6 +124,14 @@ impl Index {
         all_waited
     }
 
+    /// Forgets where the records from `from` on and below `until` are.
+    pub(crate) fn forget(&mut self, from: Op, until: Op) {
+        let first = self.entries.partition_point(|entry| entry.op < from);
+        let end = self.entries.partition_point(|entry| entry.op < until);
+        self.filled -= self.filled.clamp(first, end) - first;
+        self.entries.drain(first..end);
+    }
+
     /// Forgets everything above `op`.
     pub(crate) fn cut(&mut self, op: Op) {
         let keep = self.entries.partition_point(|entry| entry.op <= op);

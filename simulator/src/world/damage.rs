@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use base::{Domain, GroupId, Op, Prng};
+use wire::HEADER_SIZE;
 
 use super::{World, nodes::Life};
 use crate::{
@@ -86,7 +87,10 @@ impl World {
         let disk = &self.nodes[usize::from(node)].disk;
         let bytes = disk.durable(&path)?;
         let found = records(bytes);
-        let (edits, unreadable) = draw_damage(damage, bytes, &found, prng)?;
+        // A running process has no use for a segment's header; who starts mends it.
+        let running = self.nodes[usize::from(node)].life == Life::Running;
+        let from = if running { HEADER_SIZE } else { 0 };
+        let (edits, unreadable) = draw_damage(damage, (bytes, from), &found, prng)?;
         let edited = edits.iter().map(|(at, bytes)| *at..at + bytes.len());
         let ranges: Vec<Range<usize>> = edited.chain(unreadable.clone()).collect();
         let touched = touched(&found, &ranges)?;
@@ -319,19 +323,21 @@ type Edits = Vec<(usize, Vec<u8>)>;
 /// What the file holds after the damage, and what of it cannot be read.
 fn draw_damage(
     damage: DiskDamage,
-    bytes: &[u8],
+    (bytes, from): (&[u8], usize),
     found: &[Record],
     prng: &mut Prng,
 ) -> Option<(Edits, Option<Range<usize>>)> {
     let last = found.last()?;
     match damage {
         DiskDamage::Rot => {
-            let at = prng.index(last.range.end);
+            let at = from + prng.index(last.range.end - from);
             let flipped = |at: usize, prng: &mut Prng| vec![bytes[at] ^ (1 << prng.below(8))];
             let mut edits = vec![(at, flipped(at, prng))];
             for _ in 0..prng.below(3) {
                 let other = at / SECTOR * SECTOR + prng.index(SECTOR);
-                if other < last.range.end && edits.iter().all(|(known, _)| *known != other) {
+                if (from..last.range.end).contains(&other)
+                    && edits.iter().all(|(known, _)| *known != other)
+                {
                     edits.push((other, flipped(other, prng)));
                 }
             }

@@ -10,9 +10,9 @@ use alloc::{
 };
 
 use base::Op;
-use platform::{DiskError, DiskRequest, FileId, Outbox, Path};
+use platform::{DiskRequest, FileId, Outbox, Path};
 
-use super::{Context, Damage, Ending, Journal, JournalEvent, Stage, full::copy};
+use super::{Context, Ending, Journal, JournalEvent, Stage, full::copy};
 use crate::{
     segment::{SEGMENT_HEADER_SIZE, SegmentFile, parse_name},
     tail::HEADERS_MIN,
@@ -46,14 +46,14 @@ pub(super) enum Then {
         to: Op,
         end: u64,
     },
+    /// What has come for the hole that begins here is not as long as the room for it.
+    Misfit {
+        from: Op,
+    },
     /// Reset of this number; the new segment with its first op and its parent.
     Reset {
         number: u64,
         file: Option<(FileId, Op, u128)>,
-    },
-    /// What was taken for the record behind a hole is none.
-    Unmendable {
-        damage: Damage,
     },
     Dropped,
     Probed,
@@ -216,10 +216,7 @@ impl Journal {
                 self.removed = true;
             }
             Then::Repaired { from, to, end } => self.on_repaired((from, to), end, context),
-            Then::Unmendable { damage } => {
-                context.events.push(JournalEvent::Damaged(damage));
-                self.fail(DiskError::Io, context.events);
-            }
+            Then::Misfit { from } => self.on_misfit(from, context.events),
             Then::Reset { number, file } => self.on_reset(number, file, context),
             Then::Dropped | Then::Probed => {}
         }

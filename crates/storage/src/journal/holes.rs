@@ -239,23 +239,16 @@ impl Journal {
     /// Writes a complete hole in its place, with the header of its segment if that may be
     /// damaged too, and syncs it.
     pub(super) fn start_repair(&mut self, index: usize, context: &mut Context<'_>) {
+        if self.is_misfit(index) {
+            // Told once the entry point that has completed the hole has returned.
+            let from = self.holes[index].from;
+            let path = self.config.directory.clone();
+            let requests = VecDeque::from([DiskRequest::SyncDir { path }]);
+            return self.continue_sequence(requests, Then::Misfit { from }, context);
+        }
         let hole = &self.holes[index];
         let size: usize = hole.held.iter().map(|record| record.len()).sum();
         let end = hole.position + size as u64;
-        if hole.end.is_some_and(|known| known != end) {
-            // Somebody else's record was taken for what follows: this log cannot be mended.
-            let damage = Damage {
-                read: None,
-                op: hole.from,
-                segment: hole.segment,
-                position: hole.position,
-                reason: Invalid::Size,
-            };
-            // Told once the entry point that has completed the hole has returned.
-            let path = self.config.directory.clone();
-            let requests = VecDeque::from([DiskRequest::SyncDir { path }]);
-            return self.continue_sequence(requests, Then::Unmendable { damage }, context);
-        }
         let (segment, from, to) = (hole.segment, hole.from, hole.to);
         let (at_end, mut position) = (hole.end.is_none(), hole.position);
         let mut data = Vec::with_capacity(hole.held.len() + 1);
@@ -308,6 +301,60 @@ impl Journal {
                 ..
             }
         )
+    }
+
+    /// Whether what has come is not as long as the room for it.
+    fn is_misfit(&self, index: usize) -> bool {
+        let hole = &self.holes[index];
+        if !hole.is_complete() {
+            return false;
+        }
+        let size: u64 = hole.held.iter().map(|record| record.len() as u64).sum();
+        hole.end.is_some_and(|end| end != hole.position + size)
+    }
+
+    /// What has come for the hole at `from` does not fit into it.
+    pub(super) fn on_misfit(&mut self, from: Op, events: &mut Vec<JournalEvent>) {
+        let misfit = |index: &usize| self.holes[*index].from == from && self.is_misfit(*index);
+        let Some(index) = (0..self.holes.len()).find(misfit) else {
+            return; // A truncation or a reset has taken it away meanwhile.
+        };
+        if self.widen_hole(index, events) {
+            return;
+        }
+        // Somebody else's record was taken for what follows: this log cannot be mended.
+        let hole = &self.holes[index];
+        events.push(JournalEvent::Damaged(Damage {
+            read: None,
+            op: hole.from,
+            segment: hole.segment,
+            position: hole.position,
+            reason: Invalid::Size,
+        }));
+        self.fail(platform::DiskError::Io, events);
+    }
+
+    /// What was taken for the op after a hole is a whole record of this log, left in a wrong
+    /// place by a misdirected write: up to the next hole, where it came to an end, all is missing
+    /// too. False if no hole follows in this segment.
+    fn widen_hole(&mut self, index: usize, events: &mut Vec<JournalEvent>) -> bool {
+        let segment = self.holes[index].segment;
+        let following = self.holes.get(index + 1);
+        if following.is_none_or(|next| next.segment != segment) {
+            return false;
+        }
+        base::sometimes!("storage: a misdirected record had been taken for the one that belongs");
+        let mut wide = self.holes.remove(index + 1);
+        let hole = &self.holes[index];
+        let (misplaced, until) = (hole.to.next(), wide.from);
+        wide.from = hole.from;
+        wide.position = hole.position;
+        self.holes[index] = wide;
+        let place = self.segment_index(segment).expect("holes are in segments");
+        self.segments[place].index.forget(misplaced, until);
+        let told = |gap: &Gap| gap.from <= misplaced && misplaced <= gap.to;
+        events.extend(self.gaps().into_iter().find(told).map(JournalEvent::Gap));
+        true
     }
 
     /// A hole is filled, durably.
