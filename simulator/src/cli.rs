@@ -22,6 +22,7 @@ use crate::{
     profile::{PROFILES, Profile},
     report,
     runner::{Campaign, catch_panics, run_history, thread_cpu_micros},
+    scenario::Scenario,
     seeds,
     sweep::Sweep,
     twice::run_twice,
@@ -66,6 +67,8 @@ enum Command {
     Sweep(SweepArgs),
     /// Spend hours on every profile, each fuzz target and the planted bugs; see `ci/nightly`.
     Nightly(NightlyArgs),
+    /// Run one file of `scenarios/cluster` and print its transcript.
+    Scenario(ScenarioArgs),
     /// List the profiles and what they do to a cluster.
     Profiles,
     /// Judge histories with published verdicts by the linearizability search.
@@ -203,6 +206,15 @@ struct HistoriesArgs {
 }
 
 #[derive(Args)]
+struct ScenarioArgs {
+    /// The script, and what it says will happen.
+    file: PathBuf,
+    /// Print one line per event, with decoded frames.
+    #[arg(long)]
+    trace: bool,
+}
+
+#[derive(Args)]
 struct SweepArgs {
     /// The seed of the scenario.
     #[arg(long, default_value_t = 1)]
@@ -256,6 +268,7 @@ pub fn main() -> ExitCode {
         Command::Mutants(args) => hunt_mutants(&args),
         Command::Seeds(args) => run_seeds(&args),
         Command::Sweep(args) => run_sweep(&args),
+        Command::Scenario(args) => run_scenario(&args),
         Command::Nightly(args) => spend_night(&args),
         Command::Profiles => {
             for profile in &PROFILES {
@@ -444,6 +457,25 @@ fn run_seeds(args: &SeedsArgs) -> ExitCode {
         regressions.len() - failed
     ));
     verdict(failed == 0)
+}
+
+fn run_scenario(args: &ScenarioArgs) -> ExitCode {
+    let text = match fs::read_to_string(&args.file) {
+        Ok(text) => text,
+        Err(error) => return usage(&format!("{}: {error}", args.file.display())),
+    };
+    let scenario = match Scenario::parse(&text) {
+        Ok(scenario) => scenario,
+        Err(error) => return usage(&format!("{}: {error}", args.file.display())),
+    };
+    let found = scenario.run_traced(args.trace);
+    let as_told = found.as_ref() == Ok(&scenario.expected);
+    let (Ok(text) | Err(text)) = found;
+    say(&text);
+    if !as_told {
+        say("This is not what the file says.");
+    }
+    verdict(as_told)
 }
 
 /// The search must be cheap enough to cross-check every partition of every run.

@@ -30,6 +30,10 @@ fn scenarios(directory: &Path) -> Result<Vec<PathBuf>, String> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(directory).map_err(error)? {
         let path = entry.map_err(error)?.path();
+        // Scenarios of whole clusters are the simulator's.
+        if path.is_dir() && path.ends_with("cluster") {
+            continue;
+        }
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("txt") => paths.push(path),
             Some("md") => {}

@@ -6,6 +6,7 @@
 //! says where it came from.
 
 mod consumer_offsets;
+mod given;
 mod poll;
 mod produce;
 mod streams;
@@ -27,6 +28,7 @@ use crate::{
     profile::{Classes, Durability, Shape},
 };
 
+pub(crate) use given::Order;
 pub(crate) use produce::payload_target;
 
 const CHECK: &str = "answers";

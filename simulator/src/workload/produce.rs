@@ -21,9 +21,13 @@ impl Sampler<'_> {
     }
 
     pub(super) fn send(&mut self, target: Target) -> (Call, RequestFrame) {
+        let count = self.prng().between(1, 5);
+        self.send_many(target, count)
+    }
+
+    pub(super) fn send_many(&mut self, target: Target, count: u64) -> (Call, RequestFrame) {
         let client = self.client;
         let caller = &mut self.workload.callers[client];
-        let count = caller.prng.between(1, 5);
         let mut builder = BatchBuilder::new();
         let mut payloads = Vec::new();
         for _ in 0..count {

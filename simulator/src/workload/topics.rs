@@ -79,8 +79,19 @@ impl Sampler<'_> {
     }
 
     pub(super) fn create_topic(&mut self, stream: u64) -> (Call, RequestFrame) {
-        let topic = self.new_name();
         let partitions = 1 + u32::try_from(self.prng().below(2)).expect("few");
+        let persisted =
+            self.workload.durability == Durability::AllPersisted || self.prng().chance(1, 2);
+        self.create_topic_with(stream, partitions, persisted)
+    }
+
+    pub(super) fn create_topic_with(
+        &mut self,
+        stream: u64,
+        partitions: u32,
+        persisted: bool,
+    ) -> (Call, RequestFrame) {
+        let topic = self.new_name();
         let known = Topic {
             stream,
             partitions,
@@ -88,8 +99,6 @@ impl Sampler<'_> {
             doubts: 0,
         };
         self.workload.topics.insert(topic, known);
-        let persisted =
-            self.workload.durability == Durability::AllPersisted || self.prng().chance(1, 2);
         let durability = if persisted { "persisted" } else { "replicated" };
         let segment_size = self.workload.segment_size.to_le_bytes();
         let mut block = OptionsBlock::new();

@@ -209,7 +209,7 @@ impl World {
     }
 
     /// One turn of a client; submits `request` in it.
-    fn client_turn(&mut self, index: u8, request: Option<RequestFrame>) {
+    pub(super) fn client_turn(&mut self, index: u8, request: Option<RequestFrame>) {
         let time = self.time;
         let now = now(time);
         let place = 1 << 32 | u64::from(index);
@@ -243,6 +243,7 @@ impl World {
             let repetitions = self.clients[slot].client.counters().repetitions;
             self.workload.history.on_repetitions(slot, repetitions);
             let excused = self.is_call_excused(self.workload.pending(slot));
+            self.tell_completion(index, &completion);
             let linear = &mut self.checkers.linear;
             let verdict = self.workload.on_completion(time, slot, &completion, linear);
             if let Some(call) = call {

@@ -226,6 +226,64 @@ impl World {
         }
     }
 
+    /// Damages the record of one op on a node; why not, if it may not be.
+    pub(super) fn damage_record(
+        &mut self,
+        node: u8,
+        (group, op): (GroupId, Op),
+        how: super::Damaged,
+    ) -> Result<(), String> {
+        self.tend_wounds();
+        let found = self.durable_record(node, group, op);
+        let Some((path, Some(record))) = found else {
+            return Err(format!("replica {node} does not hold {group} op {op}"));
+        };
+        let records = vec![(op, record.checksum)];
+        let segments = self.segments_of(node);
+        let of_group = |path: &&String| segment_of(path).is_some_and(|(of, _)| of == group);
+        let last = segments.iter().rfind(of_group) == Some(&path);
+        let wound = Wound {
+            node,
+            group,
+            records,
+            last,
+        };
+        let part = if last {
+            Part::Last
+        } else {
+            let copies = self.copies_beside(&wound);
+            Part::Sealed { copies }
+        };
+        if !self.atlas.admit_damage(self.time, node, part) {
+            return Err("more than a cluster is to survive: say `broken`".into());
+        }
+        let disk = &mut self.nodes[usize::from(node)].disk;
+        let (start, size) = (record.range.start, record.range.len());
+        if !disk.is_clean(&path, start as u64, size as u64) {
+            return Err("it is just being written".into());
+        }
+        match how {
+            super::Damaged::Bit => {
+                let at = start + size / 2;
+                let byte = disk.durable(&path).expect("it is clean")[at];
+                disk.damage(&path, at as u64, &[byte ^ 4]);
+            }
+            super::Damaged::Astray => {
+                let bytes = disk.durable(&path).expect("it is clean");
+                let fits = |other: &Record| other.op != op && other.range.len() <= size;
+                let other = records(bytes).into_iter().find(fits);
+                let other = other.ok_or("no other record fits there")?;
+                let copy = bytes[other.range].to_vec();
+                disk.damage(&path, start as u64, &copy);
+            }
+            super::Damaged::Zeros => disk.damage(&path, start as u64, &vec![0; size]),
+            super::Damaged::Sectors => disk.spoil(&path, start as u64, size as u64),
+        }
+        self.statistics.damages += 1;
+        self.wounds.push(wound);
+        Ok(())
+    }
+
     /// The segment of a node in which an op stands, and its record there if it is durable and
     /// whole; none at all if the log begins after it.
     fn durable_record(&self, node: u8, group: GroupId, op: Op) -> Option<(String, Option<Record>)> {

@@ -21,6 +21,11 @@ impl World {
         if self.trace {
             super::trace::world(self.time, &format!("{fault:?}"));
         }
+        self.inflict(fault);
+    }
+
+    /// It happens now.
+    pub(super) fn inflict(&mut self, fault: Fault) {
         match fault {
             Fault::Crash { nodes, crash } => {
                 for node in self.nodes_of(nodes) {
@@ -157,6 +162,7 @@ impl World {
     pub(super) fn on_restart_due(&mut self, node: u8, incarnation: u32) {
         let is_down = matches!(self.phase, Phase::Core | Phase::CoreCalls);
         if self.nodes[usize::from(node)].incarnation == incarnation && !is_down {
+            self.tell_start(node);
             self.restart(node);
         }
     }

@@ -21,6 +21,7 @@ mod faults;
 mod finish;
 mod nodes;
 mod observe;
+mod scripted;
 mod stop;
 mod strain;
 mod trace;
@@ -36,6 +37,7 @@ use platform::{Outbox, Token};
 
 pub(crate) use clock::ClockShape;
 pub(crate) use digest::{CHECKPOINT, Digest};
+pub(crate) use scripted::{Bytes as Damaged, Wait};
 pub(crate) use watch::{Seen, Watch};
 
 use crate::{
@@ -272,6 +274,8 @@ pub(crate) struct World {
     must_hold: Vec<Target>,
     /// What replicas say of themselves.
     standings: BTreeMap<(u8, GroupId), Standing>,
+    /// What a script hears of, if one runs.
+    tale: Option<scripted::Tale>,
 }
 
 /// In microseconds: when the last node starts.
@@ -317,6 +321,7 @@ impl World {
             last_calls: Vec::new(),
             must_hold: Vec::new(),
             standings: BTreeMap::new(),
+            tale: None,
             time: 0,
             sequence: 0,
             heap: BinaryHeap::new(),
@@ -329,6 +334,10 @@ impl World {
     /// Runs to the end.
     pub(crate) fn run(&mut self) -> Outcome {
         self.begin();
+        self.run_on()
+    }
+
+    fn run_on(&mut self) -> Outcome {
         while self.failure.is_none() && self.phase != Phase::Done {
             let Some(due) = self.next_due() else {
                 self.fail("world", "nothing is due any more".into());

@@ -447,6 +447,7 @@ impl World {
             Effect::Ready => {}
             Effect::Stopped => self.on_shard_stopped(node, shard),
             Effect::Halt { fatal } => {
+                self.tell_halt(node, fatal);
                 let forgiven = fatal == Fatal::Disk && self.forgive_halt(node);
                 if !forgiven && !self.excuse_halt(node, fatal) {
                     self.fail("halt", format!("node {node} stopped: {fatal:?}"));

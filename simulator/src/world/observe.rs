@@ -42,6 +42,7 @@ impl World {
         if self.trace {
             super::trace::observation(self.time, node, &observation);
         }
+        self.tell_observation(node, &observation);
         if self.excuse(&observation) {
             return;
         }
@@ -339,6 +340,7 @@ impl World {
     /// Nothing is known of a node that has stopped.
     pub(super) fn forget_standings(&mut self, node: u8) {
         self.standings.retain(|(at, _), _| *at != node);
+        self.tell_silence(node);
     }
 
     /// Where every replica of every group stands, commits included.
