@@ -238,14 +238,13 @@ impl World {
         let Some((path, Some(record))) = found else {
             return Err(format!("replica {node} does not hold {group} op {op}"));
         };
-        let records = vec![(op, record.checksum)];
         let segments = self.segments_of(node);
         let of_group = |path: &&String| segment_of(path).is_some_and(|(of, _)| of == group);
         let last = segments.iter().rfind(of_group) == Some(&path);
         let wound = Wound {
             node,
             group,
-            records,
+            records: vec![(op, record.checksum)],
             last,
         };
         let part = if last {
