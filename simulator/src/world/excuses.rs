@@ -47,6 +47,7 @@ impl World {
                 true
             }
             Observation::Recovered { group, .. }
+            | Observation::Restored { group, .. }
             | Observation::PrepareOk { group, .. }
             | Observation::Committed { group, .. }
             | Observation::Acknowledged { group, .. }
