@@ -107,6 +107,9 @@ impl Shard {
     /// When [`Self::on_timers`] must be called at the latest.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
+        if self.phase == Phase::Stopped {
+            return None;
+        }
         let links = match self.phase {
             Phase::Serving => self.core.links.deadline(),
             _ => None,
