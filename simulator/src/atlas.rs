@@ -4,7 +4,7 @@
 //!
 //! | fault | who is at fault | until |
 //! |---|---|---|
-//! | power loss, unless every topic is `persisted` | the node | all its shards trust their logs again |
+//! | power loss, unless all is `persisted` | the node | all its shards trust their logs again |
 //! | wiped disk | the node | the same |
 //! | damage to the last segment of a log | the node | the damaged records are whole again |
 //! | damage to a sealed segment | the copy of each record touched | never: the copies are counted |

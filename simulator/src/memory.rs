@@ -61,7 +61,8 @@ const PAGE: usize = 4096;
 
 thread_local! {
     /// The first free block of each class; each block begins with the address of the next.
-    static FREE: [Cell<*mut u8>; CLASSES] = const { [const { Cell::new(ptr::null_mut()) }; CLASSES] };
+    static FREE: [Cell<*mut u8>; CLASSES] =
+        const { [const { Cell::new(ptr::null_mut()) }; CLASSES] };
 }
 
 /// The class of a block and what all blocks of it are laid out as; none for the system's own.

@@ -1,7 +1,7 @@
 //! One file: what the page cache shows, what the device holds, and the way between them.
 //!
 //! ```text
-//!   write ─▶ content ─sync─▶ durable          a failed sync: the way is cut, content still shows it
+//!   write ─▶ content ─sync─▶ durable    a failed sync: the way is cut, content still shows it
 //!   evict:   content ◀────── durable + what is still on its way
 //! ```
 

@@ -160,7 +160,8 @@ impl World {
         self.disturbed_at = self.time;
         self.network.power_on(u16::from(node));
         let time = self.time;
-        let entity = u64::from(node) << 32 | u64::from(self.nodes[slot].incarnation);
+        let incarnation = self.nodes[slot].incarnation;
+        let entity = u64::from(node) << 32 | u64::from(incarnation);
         let mut prng = Prng::new(self.shape.seed, base::Domain::Replica, entity);
         let it = &mut self.nodes[slot];
         it.life = Life::Running;
@@ -183,6 +184,9 @@ impl World {
             });
             self.execute_all(node, shard, &mut out);
             self.outbox = out;
+            if self.nodes[slot].incarnation != incarnation {
+                return; // It has died with the first requests of this shard in flight.
+            }
             self.plan_deadline(node, shard);
         }
     }
