@@ -61,20 +61,27 @@ pub(crate) fn check(
             continue;
         };
         ensure(*expected == kept, CHECK, time, || {
-            let sizes = |files: &[(&str, &[u8])]| -> Vec<(String, usize)> {
-                files
-                    .iter()
-                    .map(|(name, bytes)| ((*name).into(), bytes.len()))
-                    .collect()
-            };
-            format!(
-                "replicas {other} and {node} differ in {group} up to op {commit}: {:?} and {:?}",
-                sizes(expected),
-                sizes(&kept)
-            )
+            let place = first_difference(expected, &kept);
+            format!("replicas {other} and {node} differ in {group} up to op {commit}: {place}")
         })?;
     }
     Ok(())
+}
+
+/// Where two replicas' files begin to differ.
+fn first_difference(one: &[File<'_>], other: &[File<'_>]) -> String {
+    let differing = one.iter().zip(other).find(|(one, other)| one != other);
+    let Some(((name, one), (other_name, other))) = differing else {
+        return format!("{} and {} files", one.len(), other.len());
+    };
+    let equal = one
+        .iter()
+        .zip(*other)
+        .take_while(|(one, other)| one == other);
+    let at = equal.count();
+    let bytes = |file: &[u8]| format!("{:02x?}", &file[at..(at + 16).min(file.len())]);
+    let (sizes, bytes) = ((one.len(), other.len()), (bytes(one), bytes(other)));
+    format!("at byte {at} of {name} and {other_name}, of {sizes:?} bytes: {bytes:?}")
 }
 
 /// The op in the name of a file of ours.

@@ -51,7 +51,6 @@ impl World {
             | Observation::PrepareOk { group, .. }
             | Observation::Committed { group, .. }
             | Observation::Acknowledged { group, .. }
-            | Observation::Restored { group, .. }
             | Observation::Truncated { group, .. } => self.excuses.covers(*group),
             _ => false,
         }
