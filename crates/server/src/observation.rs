@@ -31,6 +31,7 @@ pub enum Observation {
     },
     /// The state machine has been restored from a checkpoint, at a start or by a transfer: what
     /// is committed from here on comes after `op`.
+    /// Op 0 if the log did not reach the checkpoint and is read anew from its beginning.
     Restored {
         /// Which.
         group: GroupId,

@@ -119,6 +119,11 @@ impl Committed {
         Ok(())
     }
 
+    /// A replica has put a checkpoint aside and reads its log from the beginning.
+    pub(crate) fn on_emptied(&mut self, node: u8, group: GroupId) {
+        self.positions.remove(&(node, group));
+    }
+
     /// Last op of the history of a group.
     pub(crate) fn head(&self, group: GroupId) -> Op {
         Op(self

@@ -206,6 +206,7 @@ impl World {
         };
         let op = found[prng.index(found.len())].op;
         base::sometimes!("broken promise: every copy of a record is damaged");
+        self.excuses.everywhere = true;
         if self.trace {
             super::trace::world(
                 self.time,

@@ -20,11 +20,17 @@ pub(super) struct Excuses {
     groups: BTreeSet<GroupId>,
     /// Nodes that have stopped for damage.
     stopped: BTreeSet<u8>,
+    /// Nodes that have lost their disk and do not trust their logs yet.
+    blank: BTreeSet<u8>,
+    /// Some group may stand still and has said why; its safety is not excused.
+    pub(super) still: bool,
+    /// All copies of some record were damaged.
+    pub(super) everywhere: bool,
 }
 
 impl Excuses {
     pub(super) fn is_empty(&self) -> bool {
-        self.groups.is_empty() && self.stopped.is_empty()
+        self.groups.is_empty() && self.stopped.is_empty() && !self.still
     }
 
     /// Whether what became of a group is excused; what the metadata has lost, all groups may have.
@@ -36,10 +42,11 @@ impl Excuses {
 impl World {
     /// Whether a step of a group needs no check any more, because the group has said, now or
     /// before, what it may have lost.
-    pub(super) fn excuse(&mut self, observation: &Observation) -> bool {
+    pub(super) fn excuse(&mut self, node: u8, observation: &Observation) -> bool {
         if !self.shape.broken {
             return false;
         }
+        self.note_standstill(node, observation);
         match observation {
             Observation::LossPossible { group, .. } => {
                 base::sometimes!("broken promise: a loss was told");
@@ -53,6 +60,42 @@ impl World {
             | Observation::Acknowledged { group, .. }
             | Observation::Truncated { group, .. } => self.excuses.covers(*group),
             _ => false,
+        }
+    }
+
+    /// A group may wait for ever if an op cannot be decided, or is gone from every disk.
+    fn note_standstill(&mut self, node: u8, observation: &Observation) {
+        match observation {
+            Observation::Undecidable { .. } => {
+                base::sometimes!("broken promise: an op cannot be decided");
+                self.excuses.still = true;
+            }
+            Observation::Closed { .. } => self.excuses.still = true,
+            Observation::Gap { .. } => self.excuses.still |= self.excuses.everywhere,
+            Observation::Trusted => {
+                self.excuses.blank.remove(&node);
+            }
+            _ => {}
+        }
+    }
+
+    /// A node has lost its disk. As long as more than a minority is blank, each of them says so
+    /// in every heartbeat and no group may go on; once all are, nobody is left who could tell
+    /// that there ever was anything.
+    pub(super) fn note_blank(&mut self, node: u8) {
+        if !self.shape.broken {
+            return;
+        }
+        let blank = &mut self.excuses.blank;
+        blank.insert(node);
+        let count = blank.len();
+        if count > usize::from((self.shape.replicas - 1) / 2) {
+            base::sometimes!("broken promise: a majority is blank");
+            self.excuses.still = true;
+        }
+        if count == usize::from(self.shape.replicas) {
+            base::sometimes!("broken promise: every disk is lost");
+            self.excuses.groups.insert(GroupId::METADATA);
         }
     }
 
@@ -74,7 +117,8 @@ impl World {
         }
         let target = call.and_then(Call::partition);
         let group = target.and_then(|target| self.checkers.linear.newest_group_of(target));
-        self.excuses.covers(group.unwrap_or(GroupId::METADATA))
+        // What a group has committed since it spoke of a loss is not known any more.
+        group.is_none_or(|group| self.excuses.covers(group))
     }
 
     /// A run in which a loss was told need not converge, nor serve: it ends once it stands still

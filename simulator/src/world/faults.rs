@@ -107,6 +107,7 @@ impl World {
         self.stop_node(node, Crash::Power);
         self.nodes[usize::from(node)].disk.wipe();
         self.forget_damage(node);
+        self.note_blank(node);
         self.checkers.views.on_wiped(node);
     }
 

@@ -43,7 +43,7 @@ impl World {
             super::trace::observation(self.time, node, &observation);
         }
         self.tell_observation(node, &observation);
-        if self.excuse(&observation) {
+        if self.excuse(node, &observation) {
             return;
         }
         let time = self.time;
@@ -58,6 +58,12 @@ impl World {
                     trusted,
                 };
                 self.checkers.durability.on_recovered(time, log)
+            }
+            Observation::Restored {
+                group, op: Op(0), ..
+            } => {
+                self.checkers.committed.on_emptied(node, group);
+                Ok(())
             }
             Observation::Restored {
                 group,

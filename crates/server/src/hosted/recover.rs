@@ -190,6 +190,13 @@ impl Hosted {
             core.log(Level::Error, line);
             self.keeping.forsake(origin.op);
             **partition = partition.emptied();
+            let digest = partition.digest();
+            core.observe(|| Observation::Restored {
+                group: id,
+                op: Op(0),
+                identity: 0,
+                digest,
+            });
             self.pending.clear();
             self.behind_gap = false;
             self.state = State::Recovering(Recovery::new(recovery.first_view));
