@@ -112,9 +112,9 @@ impl Keeping {
             .save(checkpoint, &mut core.files, &mut core.out);
     }
 
-    /// The checkpoint of `op` does not belong to the log.
-    pub(super) fn forsake(&mut self, op: Op) {
-        self.machine.discard(op);
+    /// The log does not reach its checkpoint.
+    pub(super) fn forsake(&mut self) {
+        self.machine.discard_all();
     }
 
     /// The newest op that a durable checkpoint is of.

@@ -188,7 +188,7 @@ impl Hosted {
                 origin.op
             );
             core.log(Level::Error, line);
-            self.keeping.forsake(origin.op);
+            self.keeping.forsake();
             **partition = partition.emptied();
             let digest = partition.digest();
             core.observe(|| Observation::Restored {

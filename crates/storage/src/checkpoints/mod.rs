@@ -222,6 +222,8 @@ impl Checkpoints {
         if let Stage::Saving(saving) = &self.stage {
             base::invariant!(saving.checkpoint.mark.op < checkpoint.mark.op);
         }
+        // A file of that name does not count, but is replaced.
+        self.stale.retain(|op| *op != checkpoint.mark.op);
         self.next = Some(checkpoint);
         self.advance(files, out);
         self.assert_invariants();
@@ -234,6 +236,11 @@ impl Checkpoints {
             self.kept.remove(index);
             self.stale.push(op);
         }
+    }
+
+    /// The log is shorter than it was, or another one: no checkpoint counts from now on.
+    pub fn discard_all(&mut self) {
+        self.stale.extend(self.kept.drain(..).map(|kept| kept.op));
     }
 
     /// The newest that is durable.

@@ -464,6 +464,19 @@ fn a_discarded_one_does_not_count_and_goes_with_the_next() {
 }
 
 #[test]
+fn once_all_are_discarded_they_are_made_anew_from_any_op() {
+    for next in [8, 12, 16] {
+        let mut harness = Harness::new(1);
+        harness.saved(8);
+        harness.saved(16);
+        harness.checkpoints.discard_all();
+        assert_eq!(harness.checkpoints.newest(), None);
+        harness.saved(next);
+        assert_eq!(harness.disk.names(DIRECTORY), [checkpoint_name(Op(next))]);
+    }
+}
+
+#[test]
 fn once_ended_it_comes_to_rest_with_no_file_open() {
     for steps in 0..8 {
         let mut harness = Harness::new(steps);
