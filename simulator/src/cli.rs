@@ -383,9 +383,14 @@ fn hunt_mutants(args: &MutantsArgs) -> ExitCode {
     let mut verdicts = Vec::new();
     for mutant in chosen {
         let profile = args.profile.map_or(mutant.profile, |profile| profile.name);
-        let mutant = Mutant { profile, ..mutant };
+        let budget = args.budget.of(mutant.budget);
+        let mutant = Mutant {
+            profile,
+            budget,
+            ..mutant
+        };
         let effort = Effort {
-            budget: args.budget.of(mutant.budget),
+            budget,
             jobs: jobs(args.jobs),
             until,
         };
@@ -394,14 +399,9 @@ fn hunt_mutants(args: &MutantsArgs) -> ExitCode {
             say(&mutants::line(&verdict));
             verdicts.push(verdict);
         }
-    }
-    let page = mutants::page(&verdicts, "cargo sim-mutants --asserts both --write FILE");
-    let json = format!("{:#}\n", mutants::json(&verdicts));
-    for (path, text) in [(&args.write, page), (&args.json, json)] {
-        if let Some(path) = path
-            && let Err(error) = fs::write(path, text)
-        {
-            return usage(&format!("cannot write {}: {error}", path.display()));
+        // After every bug: a long hunt that is stopped leaves what it knows.
+        if let Err(why) = write_verdicts(args, &verdicts) {
+            return usage(&why);
         }
     }
     say(&mutants::scores(&verdicts));
@@ -409,6 +409,30 @@ fn hunt_mutants(args: &MutantsArgs) -> ExitCode {
     let judged = |verdict: &&Verdict| modes.len() == 1 || verdict.asserts == Asserts::On;
     let alive = verdicts.iter().filter(judged).any(|of| of.seeds.is_none());
     verdict(!alive)
+}
+
+fn write_verdicts(args: &MutantsArgs, verdicts: &[Verdict]) -> Result<(), String> {
+    let budget = match args.budget {
+        Factor(1_000) => String::new(),
+        Factor(thousandths) => format!(
+            " --budget {}.{:03}",
+            thousandths / 1_000,
+            thousandths % 1_000
+        ),
+    };
+    let command = format!(
+        "cargo sim-mutants --asserts {}{budget} --write FILE",
+        args.asserts
+    );
+    let page = mutants::page(verdicts, &command);
+    let json = format!("{:#}\n", mutants::json(verdicts));
+    for (path, text) in [(&args.write, page), (&args.json, json)] {
+        if let Some(path) = path {
+            let written = fs::write(path, text);
+            written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        }
+    }
+    Ok(())
 }
 
 fn spend_night(args: &NightlyArgs) -> ExitCode {
