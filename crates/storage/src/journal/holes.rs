@@ -228,12 +228,15 @@ impl Journal {
         }
     }
 
-    /// The first hole that is complete, unless holes are being looked for.
+    /// The first hole that is complete, unless holes are being looked for. A segment is mended
+    /// from below: where a hole lies is sure only once what is before it fits.
     pub(super) fn complete_hole(&self) -> Option<usize> {
         if self.patrol.is_busy() {
             return None;
         }
-        self.holes.iter().position(Hole::is_complete)
+        let lowest =
+            |index: usize| index == 0 || self.holes[index - 1].segment != self.holes[index].segment;
+        (0..self.holes.len()).find(|index| lowest(*index) && self.holes[*index].is_complete())
     }
 
     /// Writes a complete hole in its place, with the header of its segment if that may be
