@@ -334,12 +334,16 @@ impl Shard {
             .durable_views
             .iter()
             .filter(|(_, views)| **views != DELETED);
-        if live.all(|(id, _)| self.groups.contains_key(id)) {
+        if !live.all(|(id, _)| self.groups.contains_key(id)) {
+            return;
+        }
+        if ::core::mem::take(&mut self.core.power_lost) {
+            self.core.views.trust_logs(&mut self.core.out);
+        }
+        // Until it is durable, a restart would doubt again.
+        if self.core.views.is_quiet() {
             self.core.doubtful = false;
             self.core.observe(|| Observation::Trusted);
-            if ::core::mem::take(&mut self.core.power_lost) {
-                self.core.views.trust_logs(&mut self.core.out);
-            }
         }
     }
 

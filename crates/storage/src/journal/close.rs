@@ -57,6 +57,7 @@ impl Journal {
     }
 
     pub(super) fn close_all(&mut self, out: &mut Outbox) {
+        self.give_up_patrol();
         for index in 0..self.segments.len() {
             if let Some(file) = self.segments[index].open() {
                 self.retire(file);
