@@ -160,7 +160,10 @@ impl World {
             .digests
             .on_digest(time, node, (group, op), digest)?;
         if first {
-            let window = self.agreed_window();
+            // What an earlier primary stamped, before it was disturbed, may commit any time later.
+            let newest = self.checkers.views.newest_led(group);
+            let window = (header.view == newest).then(|| self.agreed_window());
+            let window = window.flatten();
             self.checkers
                 .clocks
                 .on_committed(time, (group, op), header.timestamp, window)?;
