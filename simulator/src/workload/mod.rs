@@ -344,10 +344,7 @@ impl Workload {
                 sampler.answered(Answer::Done);
                 Ok(true)
             }
-            Err(error) => {
-                sampler.refused(&call, *error)?;
-                Ok(false)
-            }
+            Err(error) => sampler.refused(&call, *error),
         }
     }
 
@@ -457,8 +454,9 @@ impl Sampler<'_> {
         history.on_answer(self.time, self.client, answer);
     }
 
-    /// A refusal is an answer too: only some codes may be given to a well-formed request.
-    fn refused(&mut self, call: &Call, error: ClientError) -> Verdict {
+    /// A refusal is an answer too: only some codes may be given to a well-formed request. True if
+    /// it says that the call has been done before.
+    fn refused(&mut self, call: &Call, error: ClientError) -> Result<bool, Failure> {
         self.answered(if error.maybe_applied() {
             Answer::Unknown
         } else {
@@ -470,10 +468,12 @@ impl Sampler<'_> {
             ClientError::Refused { code, .. } => code,
             ClientError::AlreadyApplied | ClientError::Timeout { .. } => {
                 self.workload.unknown += 1;
-                return Ok(());
+                return Ok(false);
             }
             ClientError::Stopped { reason, .. } => {
-                return self.fail(format!("client {} was stopped: {reason}", self.client));
+                let client = self.client;
+                self.fail(format!("client {client} was stopped: {reason}"))?;
+                return Ok(false);
             }
         };
         self.workload.refused += 1;
@@ -516,13 +516,11 @@ impl Sampler<'_> {
             && matches!(call, Call::CreateStream { .. } | Call::CreateTopic { .. });
         base::sometimes!(did_it, "fault: a session is lost between two attempts");
         let disk = self.is_disk_to_blame(call, code);
-        if may_be_gone || no_offset || beyond || too_few || did_it || disk {
-            return Ok(());
+        if !(may_be_gone || no_offset || beyond || too_few || did_it || disk) {
+            let client = self.client;
+            self.fail(format!("client {client} was refused {call:?} with {code}"))?;
         }
-        self.fail(format!(
-            "client {} was refused {call:?} with {code}",
-            self.client
-        ))
+        Ok(did_it)
     }
 
     /// A full disk takes no writes; a damaged one does not show what it holds, rather than to

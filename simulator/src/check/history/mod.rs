@@ -41,6 +41,8 @@ const READS_ARE_FRESH: bool = true;
 
 /// A search enters at most so many configurations.
 const CONFIGURATIONS_MAX: usize = 100_000;
+/// Effects of one call that nobody was told of, so many are searched for.
+const UNSEEN_MAX: u64 = 4;
 
 /// How a call about a partition was answered.
 #[derive(Clone, Copy, Debug)]
@@ -142,8 +144,8 @@ struct Entry {
     end: Option<u64>,
     /// It was answered by a refusal: it never happened.
     void: bool,
-    /// The client has sent it more than once.
-    repeated: bool,
+    /// How often the client has sent it again.
+    repetitions: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -158,8 +160,8 @@ pub(crate) struct History {
     entries: Vec<Entry>,
     /// By client: the call it waits for.
     pending: BTreeMap<usize, Pending>,
-    /// By client: how often it had sent a request again.
-    repetitions: BTreeMap<usize, (u64, bool)>,
+    /// By client: how often it had sent a request again, in all and since its last answer.
+    repetitions: BTreeMap<usize, (u64, u64)>,
     /// Where payloads were seen or confirmed to stand.
     placed: BTreeMap<u64, (Target, u64)>,
     /// And what stands there.
@@ -210,7 +212,7 @@ impl History {
                     start: time,
                     end: None,
                     void: false,
-                    repeated: false,
+                    repetitions: 0,
                 });
             }
         }
@@ -220,7 +222,8 @@ impl History {
     /// no write has no number, so each time may have an effect of its own.
     pub(crate) fn on_repetitions(&mut self, client: usize, count: u64) {
         let known = self.repetitions.entry(client).or_default();
-        *known = (count, known.0 != count);
+        // A client that has come back counts from nothing.
+        *known = (count, count.checked_sub(known.0).unwrap_or(count));
     }
 
     /// Its call has come to an end.
@@ -239,7 +242,7 @@ impl History {
         let target = entry.target;
         entry.end = Some(time);
         let repetitions = self.repetitions.get(&client);
-        entry.repeated = repetitions.is_some_and(|(_, repeated)| *repeated);
+        entry.repetitions = repetitions.map_or(0, |(_, repeated)| *repeated);
         match (&mut entry.what, answer) {
             (
                 What::Send {
@@ -316,6 +319,11 @@ impl History {
             let consumers = entries.iter().filter_map(|entry| entry.consumer());
             let consumers: BTreeSet<u32> = consumers.collect();
             for consumer in consumers {
+                let of_it = |entry: &&&Entry| entry.consumer() == Some(consumer);
+                if entries.iter().filter(of_it).any(|entry| entry.is_opaque()) {
+                    searched.undecided += 1;
+                    continue;
+                }
                 let calls = offset_calls(entries, consumer);
                 explain(time, &Offset, entries, &calls, &mut searched)?;
             }
@@ -429,6 +437,11 @@ impl Entry {
         self.void && !matches!(self.what, What::Poll { commits: true, .. })
     }
 
+    /// A poll that may have stored something more often than can be searched for.
+    const fn is_opaque(&self) -> bool {
+        self.repetitions >= UNSEEN_MAX && matches!(self.what, What::Poll { commits: true, .. })
+    }
+
     const fn consumer(&self) -> Option<u32> {
         match self.what {
             What::Send { .. } => None,
@@ -477,8 +490,11 @@ fn offset_calls(entries: &[&Entry], of: u32) -> Calls<OffsetCall> {
                 if let (true, Some((_, Some((_, last))))) = (commits, seen) {
                     calls.push(index, entry, OffsetCall::Raise(last));
                 }
-                if commits && (seen.is_none() || entry.repeated) {
-                    calls.push_open(index, entry, OffsetCall::RaiseSomewhere);
+                if commits {
+                    let unseen = entry.repetitions + u64::from(seen.is_none());
+                    for _ in 0..unseen {
+                        calls.push_open(index, entry, OffsetCall::RaiseSomewhere);
+                    }
                 }
             }
             What::Send { .. } | What::Get { .. } => {}
