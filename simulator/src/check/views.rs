@@ -120,13 +120,6 @@ impl Views {
         self.spoken.retain(|(at, _), _| *at != node);
     }
 
-    /// The newest view that anyone has led of a group.
-    pub(crate) fn newest_led(&self, group: GroupId) -> View {
-        let of_group = (group, View(0))..=(group, View(u32::MAX));
-        let newest = self.primaries.range(of_group).next_back();
-        newest.map_or(View(0), |((_, view), _)| *view)
-    }
-
     /// The highest view anyone has led of any group; how many view changes there were.
     pub(crate) fn view_changes(&self) -> u64 {
         let later = self.primaries.keys().filter(|(_, view)| view.0 > 0);

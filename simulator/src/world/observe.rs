@@ -160,10 +160,10 @@ impl World {
             .digests
             .on_digest(time, node, (group, op), digest)?;
         if first {
-            // What an earlier primary stamped, before it was disturbed, may commit any time later.
-            let newest = self.checkers.views.newest_led(group);
-            let window = (header.view == newest).then(|| self.agreed_window());
-            let window = window.flatten();
+            // What was stamped before all was disturbed may be committed any time later.
+            let made = self.workload.made.get(&(header.client, header.request));
+            let fresh = made.is_some_and(|made| made.window.start >= self.disturbed_at);
+            let window = fresh.then(|| self.agreed_window()).flatten();
             self.checkers
                 .clocks
                 .on_committed(time, (group, op), header.timestamp, window)?;
