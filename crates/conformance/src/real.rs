@@ -66,7 +66,7 @@ impl Real {
         for places in [&[Place::First, Place::Second][..], &[Place::Peer]] {
             let (sender, receiver) = channel();
             let count = u16::try_from(places.len()).expect("few places");
-            let (ports, _) = mesh(count, 16, &sender).expect("the kernel gives descriptors");
+            let (ports, _) = mesh(count, 16, &sender, ()).expect("the kernel gives descriptors");
             let directory = Directory::new();
             for (&place, port) in places.iter().zip(ports) {
                 let ring = Ring::new(port, &directory.0, &Options::default());

@@ -2,7 +2,9 @@
 
 use alloc::vec::Vec;
 
-use base::{Bytes, GroupId, Op, ShardIndex, View};
+use base::{Bytes, ClientId, GroupId, Op, ShardIndex, View};
+
+use crate::{Address, ConnectionId};
 
 /// A client request that waits for its answer at the shard that holds the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,6 +79,29 @@ pub enum Letter {
         /// Groups that the receiver does host, and what they hold.
         stats: Vec<(GroupId, GroupStats)>,
     },
+    /// Who is connected?
+    ClientsRequest {
+        /// Unique at the asking shard.
+        number: u64,
+    },
+    /// The answer.
+    ClientsReply {
+        /// As asked.
+        number: u64,
+        /// The clients whose connections the writer holds.
+        clients: Vec<ClientFacts>,
+    },
+}
+
+/// A client as the shard that holds its connection knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientFacts {
+    /// Its connection.
+    pub connection: ConnectionId,
+    /// Where it is connected from.
+    pub address: Address,
+    /// Its identity and its user, if it is logged in.
+    pub session: Option<(ClientId, u32)>,
 }
 
 /// What a partition holds, as far as it is committed.

@@ -25,16 +25,19 @@
 extern crate alloc;
 
 mod disk;
+mod facts;
 mod letter;
 mod network;
 
 pub use disk::{DiskDone, DiskError, DiskRequest, DiskResult, FileId, OpenMode, Path};
-pub use letter::{GroupStats, Letter, Ticket};
+pub use facts::Facts;
+pub use letter::{ClientFacts, GroupStats, Letter, Ticket};
 pub use network::{Address, ConnectionId, ListenerId, NetworkEvent};
 
-use alloc::{string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 
 use base::{Bytes, Instant, ShardIndex, Timestamp};
+use wire::{ArchiveCompression, ArchiveContent};
 
 /// The time of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -184,13 +187,26 @@ pub enum Work {
         /// A PHC string.
         hash: String,
     },
+    /// What does the process use, and what machine is it on?
+    Measure,
+    /// A diagnostic archive.
+    Archive {
+        /// How its files are compressed.
+        compression: ArchiveCompression,
+        /// What it is to hold; may repeat.
+        contents: Vec<ArchiveContent>,
+    },
 }
 
 /// What came out of a [`Work`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Whether the password matched.
     PasswordVerified(bool),
+    /// Found out.
+    Measured(Box<Facts>),
+    /// The bytes of a ZIP archive; none if it could not be made.
+    Archived(Option<Vec<u8>>),
 }
 
 /// How much a log line matters.

@@ -6,7 +6,7 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use base::{Buffer, Bytes, ClientId};
-use platform::{ConnectionId, Effect, Outbox};
+use platform::{Address, ClientFacts, ConnectionId, Effect, Outbox};
 use transport::{FrameReader, Outgoing};
 use wire::AttachSession;
 
@@ -22,6 +22,7 @@ pub(crate) struct Bound {
 pub(crate) struct Connection {
     reader: FrameReader,
     outgoing: Outgoing,
+    peer: Address,
     pub(crate) bound: Option<Bound>,
     /// The session it acts for, after code 14.
     pub(crate) attached: Option<AttachSession>,
@@ -65,18 +66,28 @@ impl Connections {
         self.connections.get_mut(&id)
     }
 
+    /// Who is connected, by connection.
+    pub(crate) fn facts(&self) -> impl Iterator<Item = ClientFacts> + '_ {
+        self.connections.iter().map(|(&id, it)| ClientFacts {
+            connection: id,
+            address: it.peer,
+            session: it.bound.map(|bound| (bound.client, bound.user)),
+        })
+    }
+
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
         self.connections.values_mut()
     }
 
     /// A new connection; one too many is closed at once.
-    pub(crate) fn open(&mut self, id: ConnectionId, out: &mut Outbox) {
+    pub(crate) fn open(&mut self, id: ConnectionId, peer: Address, out: &mut Outbox) {
         if self.connections.len() >= self.count_max {
             return out.push(Effect::Close { connection: id });
         }
         let connection = Connection {
             reader: FrameReader::new(self.frame_limit),
             outgoing: Outgoing::new(self.queue_limit),
+            peer,
             bound: None,
             attached: None,
             busy: None,

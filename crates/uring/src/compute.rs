@@ -1,7 +1,8 @@
-//! Computations too long for a turn, on one thread of the process, and the password hash.
+//! Computations too long for a turn, on two threads of the process, and the password hash.
 //!
-//! One thread: an Argon2id verification takes 19 MiB and some 20 ms, so a flood of logins costs
-//! neither memory nor the cores that shards run on.
+//! One thread for passwords: an Argon2id verification takes 19 MiB and some 20 ms, so a flood of
+//! logins costs neither memory nor the cores that shards run on. One for whoever looks at the
+//! process from outside: an archive may take seconds, and logins must not wait for it.
 
 use std::{
     fs::File,
@@ -18,7 +19,8 @@ use argon2::{
     password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString},
 };
 use base::ShardIndex;
-use platform::{Outcome, Token, Work};
+use platform::{Facts, Outcome, Token, Work};
+use wire::{ArchiveCompression, ArchiveContent};
 
 use crate::mail::Hub;
 
@@ -29,16 +31,64 @@ pub(crate) struct Job {
     pub(crate) work: Work,
 }
 
-/// Starts the thread; it ends when the last sender is gone.
-pub(crate) fn start(hub: Arc<Hub>) -> io::Result<Sender<Job>> {
+/// Looks at the process and its machine, for people. Runs on a thread of its own and may block.
+pub trait Inspector: Send + 'static {
+    /// What the process uses, and what machine it is on.
+    fn measure(&mut self) -> Facts;
+    /// A ZIP archive with `contents`; none if it cannot be made.
+    fn archive(
+        &mut self,
+        compression: ArchiveCompression,
+        contents: &[ArchiveContent],
+    ) -> Option<Vec<u8>>;
+}
+
+/// Sees nothing; for bodies without a process worth looking at.
+impl Inspector for () {
+    fn measure(&mut self) -> Facts {
+        Facts::default()
+    }
+
+    fn archive(&mut self, _: ArchiveCompression, _: &[ArchiveContent]) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+/// Starts the threads; they end when the last sender is gone.
+pub(crate) fn start(hub: Arc<Hub>, mut inspector: impl Inspector) -> io::Result<Sender<Job>> {
     let (sender, jobs) = channel::<Job>();
+    let (inspect, inspections) = channel::<Job>();
+    let outcomes = hub.clone();
+    thread::Builder::new()
+        .name("inspect".into())
+        .spawn(move || {
+            for Job { shard, token, work } in inspections {
+                let outcome = match work {
+                    Work::Archive {
+                        compression,
+                        contents,
+                    } => Outcome::Archived(inspector.archive(compression, &contents)),
+                    _ => Outcome::Measured(Box::new(inspector.measure())),
+                };
+                outcomes.computed(shard, token, outcome);
+            }
+        })?;
     thread::Builder::new()
         .name("compute".into())
         .spawn(move || {
             for Job { shard, token, work } in jobs {
-                let Work::VerifyPassword { password, hash } = work;
-                let outcome = Outcome::PasswordVerified(verify_password(&password, &hash));
-                hub.computed(shard, token, outcome);
+                match work {
+                    Work::VerifyPassword { password, hash } => {
+                        let matches = verify_password(&password, &hash);
+                        hub.computed(shard, token, Outcome::PasswordVerified(matches));
+                    }
+                    work @ (Work::Measure | Work::Archive { .. }) => {
+                        let job = Job { shard, token, work };
+                        if inspect.send(job).is_err() {
+                            return;
+                        }
+                    }
+                }
             }
         })?;
     Ok(sender)

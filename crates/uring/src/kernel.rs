@@ -16,7 +16,11 @@ use std::{
     fs::File,
     io,
     net::{SocketAddr, TcpListener, TcpStream},
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
     rc::Rc,
     time::Duration,
 };
@@ -598,4 +602,20 @@ pub fn raise_descriptor_limit() -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Bytes free for this process and bytes in all, on the disk that holds `path`.
+///
+/// # Errors
+/// If the kernel cannot say.
+pub fn disk_space(path: &Path) -> io::Result<(u64, u64)> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: all zero is a value of this structure of integers.
+    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel reads a string that ends with 0 and fills a structure on our stack.
+    if unsafe { libc::statvfs(path.as_ptr(), &raw mut found) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let block = found.f_frsize;
+    Ok((found.f_bavail * block, found.f_blocks * block))
 }

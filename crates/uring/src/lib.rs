@@ -2,7 +2,7 @@
 //! clocks and threads.
 //!
 //! ```text
-//!   main thread                 shard threads                          compute thread
+//!   main thread                 shard threads                          compute threads
 //!   mesh() ── Port ──▶ spawn ─▶ run: wait ─ on_event ─ on_timers ─ execute ──job──▶ Argon2id
 //!      ▲                          ▲        │  letters, connections               │
 //!      └──── Report ◀─────────────┼────────┘  ◀────── one bounded queue ──────▶  │
@@ -21,8 +21,8 @@ mod network;
 mod ring;
 mod run;
 
-pub use compute::{hash_password, verify_password};
-pub use kernel::raise_descriptor_limit;
+pub use compute::{Inspector, hash_password, verify_password};
+pub use kernel::{disk_space, raise_descriptor_limit};
 pub use mail::{Port, Stopper, mesh};
 pub use ring::{Exit, Options, Ring};
 pub use run::{Logic, Report, run, spawn};

@@ -22,7 +22,7 @@ use base::{Bytes, ShardIndex};
 use platform::{Address, ConnectionId, Letter, ListenerId, Outcome, Token};
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use crate::{Report, compute, kernel};
+use crate::{Inspector, Report, compute, kernel};
 
 /// What passes between two shards.
 pub(crate) enum Parcel {
@@ -106,7 +106,7 @@ pub struct Port {
 }
 
 /// The ports of `shard_count` shards, with queues of `letters_max` between each two. What the
-/// shards report goes to `reports`.
+/// shards report goes to `reports`; `inspector` answers what people ask about the process.
 ///
 /// # Errors
 /// If the kernel gives no descriptor, or no thread for computations.
@@ -114,6 +114,7 @@ pub fn mesh(
     shard_count: u16,
     letters_max: usize,
     reports: &Sender<Report>,
+    inspector: impl Inspector,
 ) -> io::Result<(Vec<Port>, Stopper)> {
     let count = usize::from(shard_count);
     let mut doors = Vec::with_capacity(count);
@@ -130,7 +131,7 @@ pub fn mesh(
         stop: AtomicBool::new(false),
         epoch: Instant::now(),
     });
-    let work = compute::start(hub.clone())?;
+    let work = compute::start(hub.clone(), inspector)?;
     let mut ports: Vec<Port> = (0..shard_count)
         .map(|shard| Port {
             shard: ShardIndex(shard),

@@ -241,7 +241,7 @@ impl Logic for Relay {
 fn shards_on_threads_wake_each_other_and_stop() {
     let directory = Directory::new();
     let (sender, reports) = channel();
-    let (ports, stopper) = mesh(3, 8, &sender).unwrap();
+    let (ports, stopper) = mesh(3, 8, &sender, ()).unwrap();
     let threads: Vec<_> = (0..)
         .zip(ports)
         .map(|(shard, port)| {
@@ -284,7 +284,7 @@ impl Logic for Doomed {
 fn a_halt_and_a_panic_are_reported() {
     let directory = Directory::new();
     let (sender, reports) = channel();
-    let (mut ports, _stopper) = mesh(2, 8, &sender).unwrap();
+    let (mut ports, _stopper) = mesh(2, 8, &sender, ()).unwrap();
     let data = directory.0.clone();
     let panics = |_: Now, _: &mut Outbox| Doomed;
     spawn(

@@ -8,6 +8,7 @@ mod data;
 mod effective;
 mod exit;
 mod flags;
+mod inspect;
 mod node;
 mod root;
 mod shard;
@@ -32,6 +33,7 @@ use config::{Loaded, Overrides};
 use data::Data;
 use exit::Failure;
 use flags::Flags;
+use inspect::LogTail;
 use node::{Node, Notice};
 
 /// The exit code of a second signal: that of a process that SIGINT ended.
@@ -65,7 +67,8 @@ fn serve(flags: &Flags) -> Result<(), Failure> {
     };
     let loaded = config::load(file.as_deref(), variables(), &overrides);
     let Loaded { config, warnings } = loaded.map_err(Failure::Config)?;
-    start_log(config.log.clone());
+    let log = LogTail::default();
+    start_log(config.log.clone(), log.clone());
     warnings
         .iter()
         .for_each(|warning| tracing::warn!("{warning}"));
@@ -87,7 +90,8 @@ fn serve(flags: &Flags) -> Result<(), Failure> {
     }
     let root = root::load_or_make(&data, given, config.clustered)?;
     if let Some(warning) = &root.warning {
-        tell(warning);
+        // Not through the log, which goes into diagnostic archives: it may tell a password.
+        say(warning);
     }
     let (sender, notices) = channel();
     listen_for_signals(sender.clone()).map_err(|error| Failure::Ring(error.to_string()))?;
@@ -95,6 +99,7 @@ fn serve(flags: &Flags) -> Result<(), Failure> {
         config,
         data,
         root: root.credential,
+        log,
     };
     node.run(shard::start, (sender, notices))
 }
@@ -109,24 +114,20 @@ fn variables() -> impl Iterator<Item = (String, String)> {
     })
 }
 
-fn start_log(filter: Targets) {
+fn start_log(filter: Targets, tail: LogTail) {
     let stderr = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
         .with_target(false);
+    let tail = tracing_subscriber::fmt::layer()
+        .with_writer(tail)
+        .with_ansi(false)
+        .with_target(false);
     tracing_subscriber::registry()
         .with(stderr)
+        .with(tail)
         .with(filter)
         .init();
-}
-
-/// Says something that must not get lost, even if warnings are not logged.
-fn tell(warning: &str) {
-    if tracing::enabled!(tracing::Level::WARN) {
-        tracing::warn!("{warning}");
-    } else {
-        say(warning);
-    }
 }
 
 /// A line on standard error; `eprintln` would panic if nobody reads any more.

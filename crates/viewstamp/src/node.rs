@@ -16,6 +16,7 @@ use crate::{
     data::{self, Data},
     effective,
     exit::Failure,
+    inspect::{Inspection, LogTail},
 };
 
 /// What the main thread hears.
@@ -42,6 +43,8 @@ pub(crate) struct Node {
     pub(crate) config: Config,
     pub(crate) data: Data,
     pub(crate) root: RootCredential,
+    /// The end of the log, for diagnostic archives.
+    pub(crate) log: LogTail,
 }
 
 impl Node {
@@ -68,8 +71,13 @@ impl Node {
         let cannot = |error: std::io::Error| Failure::Data(error.to_string());
         self.data.remove(effective::FILE).map_err(cannot)?;
         let ring = |error: std::io::Error| Failure::Ring(error.to_string());
-        let (ports, stopper) =
-            mesh(self.config.shards, self.config.letters_max, &reports).map_err(ring)?;
+        let inspection = Inspection::new(self.data.path().to_path_buf(), self.log.clone());
+        let Config {
+            shards,
+            letters_max,
+            ..
+        } = self.config;
+        let (ports, stopper) = mesh(shards, letters_max, &reports, inspection).map_err(ring)?;
         let boot_id = data::boot_id().map_err(cannot)?;
         for port in ports {
             self.spawn(port, boot_id, start.clone()).map_err(ring)?;
@@ -311,7 +319,13 @@ mod tests {
         let given = root::given(None, None, true).unwrap();
         let root = root::load_or_make(&data, given, false).unwrap().credential;
         let (stop, notices) = channel();
-        let node = Node { config, data, root };
+        let log = LogTail::default();
+        let node = Node {
+            config,
+            data,
+            root,
+            log,
+        };
         let sender = stop.clone();
         let node = thread::spawn(move || node.run(Echo::start, (sender, notices)));
         let file = directory.0.join(effective::FILE);

@@ -48,9 +48,9 @@ pub use permissions::{
     GlobalPermissions, Permissions, StreamPermissions, StreamRights, TopicPermissions, TopicRights,
 };
 pub use primitives::{
-    AckLevel, Blob, CompressionAlgorithm, Consumer, ConsumerKind, Identifier, Name, NodeRole,
-    NodeStatus, OptionalPartition, OptionsScope, Partitioning, PollingStrategy, Secret, ShortText,
-    Text, TransportKind, UserStatus,
+    AckLevel, ArchiveCompression, ArchiveContent, Blob, CompressionAlgorithm, Consumer,
+    ConsumerKind, Identifier, Name, NodeRole, NodeStatus, OptionalPartition, OptionsScope,
+    Partitioning, PollingStrategy, Secret, ShortText, Text, TransportKind, UserStatus,
 };
 pub use request::{AttachSession, Request};
 pub use snapshot::SnapshotError;

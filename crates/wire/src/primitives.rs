@@ -372,6 +372,44 @@ byte_enum! {
 }
 
 byte_enum! {
+    /// How the files of a diagnostic archive are compressed.
+    ArchiveCompression {
+        /// Not at all.
+        Stored = 1,
+        /// Deflate.
+        Deflated = 2,
+        /// Bzip2.
+        Bzip2 = 3,
+        /// Zstandard.
+        Zstd = 4,
+        /// LZMA.
+        Lzma = 5,
+        /// XZ.
+        Xz = 6,
+    }
+}
+
+byte_enum! {
+    /// What a diagnostic archive may hold.
+    ArchiveContent {
+        /// Files of the data directory and their sizes.
+        FilesystemOverview = 1,
+        /// Processes of the machine.
+        ProcessList = 2,
+        /// What the process uses.
+        ResourceUsage = 3,
+        /// A line that shows that archives work.
+        Test = 4,
+        /// The newest lines of the log.
+        ServerLogs = 5,
+        /// The effective configuration.
+        ServerConfig = 6,
+        /// Everything above.
+        All = 100,
+    }
+}
+
+byte_enum! {
     /// A node's part in the metadata group.
     NodeRole {
         /// Its primary.

@@ -1,9 +1,9 @@
 //! Bodies of requests, decoded without a copy. [`Request`] is all of them.
 
 use crate::{
-    AckLevel, Code, Codec, Consumer, Credentials, DecodeError, Identifier, Login, Name, Operation,
-    OptionalPartition, Options, OptionsScope, Partitioning, Permissions, Plane, PollingStrategy,
-    Prefixed, Reader, Secret, Sink, UserStatus, codec::layout,
+    AckLevel, ArchiveCompression, ArchiveContent, Code, Codec, Consumer, Credentials, DecodeError,
+    Identifier, Login, Name, Operation, OptionalPartition, Options, OptionsScope, Partitioning,
+    Permissions, Plane, PollingStrategy, Prefixed, Reader, Secret, Sink, UserStatus, codec::layout,
 };
 
 layout! {
@@ -30,29 +30,43 @@ layout! {
     }
 }
 
-/// What a snapshot of the server is to hold: `compression:u8, count:u8, type:u8 × count`.
+/// What a diagnostic archive is to hold: `compression:u8, count:u8, type:u8 × count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot<'a> {
-    /// 1 stored, 2 deflated, 3 bzip2, 4 zstd, 5 lzma, 6 xz.
-    pub compression: u8,
-    /// At most 255 of: 1 file system, 2 processes, 3 resources, 4 test, 5 logs,
-    /// 6 configuration, 100 all.
-    pub types: &'a [u8],
+    /// How its files are compressed.
+    pub compression: ArchiveCompression,
+    /// At most 255 bytes, each a checked [`ArchiveContent`].
+    types: &'a [u8],
+}
+
+impl<'a> Snapshot<'a> {
+    /// A request for these contents; `None` if a byte is no [`ArchiveContent`] or there are more
+    /// than 255.
+    #[must_use]
+    pub fn new(compression: ArchiveCompression, types: &'a [u8]) -> Option<Self> {
+        let known = |&byte: &u8| ArchiveContent::from_byte(byte).is_some();
+        let valid = types.len() <= 255 && types.iter().all(known);
+        valid.then_some(Self { compression, types })
+    }
+
+    /// What is asked for, in the order given; may repeat.
+    pub fn contents(self) -> impl Iterator<Item = ArchiveContent> + 'a {
+        let types = self.types.iter();
+        types.filter_map(|&byte| ArchiveContent::from_byte(byte))
+    }
 }
 
 impl<'a> Codec<'a> for Snapshot<'a> {
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let compression = reader.read()?;
         let count: u8 = reader.read()?;
-        Ok(Self {
-            compression,
-            types: reader.take(usize::from(count))?,
-        })
+        let types = reader.take(usize::from(count))?;
+        Self::new(compression, types).ok_or(DecodeError::Kind)
     }
 
     fn write(&self, out: &mut impl Sink) {
         let count = u8::try_from(self.types.len()).expect("at most 255 types");
-        out.put(&[self.compression, count]);
+        out.put(&[self.compression as u8, count]);
         out.put(self.types);
     }
 }

@@ -79,7 +79,7 @@ pub(crate) const CRATES: &[Crate] = &[
         &["argon2", "io-uring", "libc", "rtrb", "tracing"]),
     std("viewstamp", &["uring", "base", "wire", "platform", "transport", "server", "metadata"],
         &["argon2", "blake3", "clap", "libc", "serde", "signal-hook", "toml", "tracing",
-          "tracing-subscriber"]),
+          "tracing-subscriber", "zip"]),
     std("bench", &["client", "wire", "base"],
         &["clap", "hdrhistogram", "indicatif", "serde_json", "tokio"]),
     std("xtask", &[], &["serde_json", "toml"]),

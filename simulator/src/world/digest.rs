@@ -2,7 +2,7 @@
 //! its value is kept, so that of two runs that differ the place can be found.
 
 use base::checksum::xxh3_64;
-use platform::{DiskDone, DiskResult, Event, Letter, NetworkEvent};
+use platform::{DiskDone, DiskResult, Event, Letter, NetworkEvent, Outcome};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -89,11 +89,14 @@ fn summary(event: &Event) -> (u64, u64) {
         }
         Event::Letter { from, letter } => (9 + u64::from(from.0) * 256, letter_hash(letter)),
         Event::Computed { token, outcome } => {
-            let platform::Outcome::PasswordVerified(matches) = outcome;
-            (
-                10,
-                token.owner ^ token.request.rotate_left(32) ^ u64::from(*matches),
-            )
+            let outcome = match outcome {
+                Outcome::PasswordVerified(matches) => u64::from(*matches),
+                Outcome::Measured(facts) => xxh3_64(facts.hostname.as_bytes()),
+                Outcome::Archived(archive) => {
+                    xxh3_64(archive.as_deref().unwrap_or_default()).rotate_left(8)
+                }
+            };
+            (10, token.owner ^ token.request.rotate_left(32) ^ outcome)
         }
         Event::Stop => (11, 0),
     }
@@ -115,6 +118,10 @@ fn letter_hash(letter: &Letter) -> u64 {
             .fold(*number, |hash, group| hash.rotate_left(7) ^ group.0),
         Letter::StatsReply { number, stats } => stats.iter().fold(*number, |hash, (group, of)| {
             hash.rotate_left(7) ^ group.0 ^ of.size_bytes << 32 ^ of.messages_count
+        }),
+        Letter::ClientsRequest { number } => *number,
+        Letter::ClientsReply { number, clients } => clients.iter().fold(*number, |hash, client| {
+            hash.rotate_left(7) ^ client.connection.0
         }),
     }
 }

@@ -94,13 +94,13 @@ enum Due {
         incarnation: u32,
         slot: u32,
     },
-    /// A password has been verified.
+    /// A computation ends.
     Computed {
         node: u8,
         shard: u16,
         incarnation: u32,
         token: Token,
-        matches: bool,
+        number: u64,
     },
     /// The n-th fault of the schedule.
     Fault { index: u32 },
@@ -269,6 +269,8 @@ pub(crate) struct World {
     trace: bool,
     root_hash: String,
     passwords: Vec<(String, bool)>,
+    /// What computations under way will say, by number, and how many there were.
+    computed: (u64, BTreeMap<u64, platform::Outcome>),
     last_calls: Vec<crate::workload::FinalCall>,
     /// Partitions that clients could write to at the end.
     must_hold: Vec<Target>,
@@ -318,6 +320,7 @@ impl World {
             trace,
             root_hash: nodes::root_hash(),
             passwords: Vec::new(),
+            computed: Default::default(),
             last_calls: Vec::new(),
             must_hold: Vec::new(),
             standings: BTreeMap::new(),
@@ -477,9 +480,9 @@ impl World {
                 shard,
                 incarnation,
                 token,
-                matches,
+                number,
             } => {
-                self.on_computed_due((node, shard, incarnation), token, matches);
+                self.on_computed_due((node, shard, incarnation), token, number);
             }
             Due::Fault { index } => self.on_fault_due(index),
             Due::Restart { node, incarnation } => self.on_restart_due(node, incarnation),

@@ -5,7 +5,7 @@ use alloc::{string::String, vec::Vec};
 
 use base::{Bytes, GroupId, Op};
 use metadata::{Register, Registration};
-use platform::{ConnectionId, Effect, ListenerId, Ticket, Token, Work};
+use platform::{Address, ConnectionId, Effect, ListenerId, Ticket, Token, Work};
 use wire::{
     Codec, Credentials, ErrorCode, EvictionHeader, EvictionReason, HEADER_SIZE, Login, LoginPrefix,
     Name, Operation, PROTOCOL_VERSION, Plane, ReplyHeader, Request, RequestHeader,
@@ -15,25 +15,25 @@ use wire::{
     result::{decode_result, encode_result},
 };
 
-use super::{OWNER_SHARD, Shard, answers::Waiting};
+use super::{OWNER_SHARD, Shard, answers::Waiting, reads::Question};
 use crate::{
     ask::{Answer, Ask},
     connections::Bound,
 };
 
 /// What this server calls itself to clients: the version of the protocol's server it stands for.
-const SERVER_VERSION: &str = "0.11.0";
+pub(super) const SERVER_VERSION: &str = "0.11.0";
 
 /// Codes of logins that older clients send as plain commands.
 const LEGACY_LOGINS: [u32; 2] = [38, 44];
 
 impl Shard {
     /// A client has connected to this node: its connections are spread over the shards.
-    pub(super) fn on_accepted(&mut self, connection: ConnectionId) {
+    pub(super) fn on_accepted(&mut self, connection: ConnectionId, peer: Address) {
         let to = base::ShardIndex(self.next_shard);
         self.next_shard = (self.next_shard + 1) % self.core.config.shard_count;
         if to == self.core.config.shard {
-            return self.connections.open(connection, &mut self.core.out);
+            return self.connections.open(connection, peer, &mut self.core.out);
         }
         let (received, listener) = (Bytes::default(), ListenerId::CLIENT);
         self.core.out.push(Effect::HandOver {
@@ -143,6 +143,23 @@ impl Shard {
             Request::DescribeOptions(scope) => {
                 let body = self.metadata.describe_options(scope);
                 self.reply(connection, &header, &body);
+            }
+            Request::GetMe => {
+                let body = self.me(connection);
+                self.reply(connection, &header, &body);
+            }
+            Request::GetSnapshot(snapshot) => {
+                self.on_snapshot(connection, header, snapshot, &bound);
+            }
+            Request::GetStats | Request::GetClient(_) | Request::GetClients => {
+                let question = match request {
+                    Request::GetClient(id) => Question::Client(id),
+                    Request::GetClients => Question::Clients,
+                    _ => Question::Stats,
+                };
+                drop(request);
+                let ask = self.ask(connection, header, frame, bound.user);
+                self.on_system_read(ask, question);
             }
             Request::AttachConsumerSession(attach) => {
                 let session = self.metadata.session(base::ClientId(attach.client_id));
@@ -321,7 +338,7 @@ impl Shard {
     }
 
     /// Takes a request on: its connection waits from here on.
-    fn ask(
+    pub(super) fn ask(
         &mut self,
         connection: ConnectionId,
         header: RequestHeader,
@@ -364,7 +381,12 @@ impl Shard {
         self.reply(connection, header, &[]);
     }
 
-    fn deny(&mut self, connection: ConnectionId, header: &RequestHeader, code: ErrorCode) {
+    pub(super) fn deny(
+        &mut self,
+        connection: ConnectionId,
+        header: &RequestHeader,
+        code: ErrorCode,
+    ) {
         let frame = alloc::vec![denial(header, code)];
         self.connections.send(connection, frame, &mut self.core.out);
     }

@@ -2,16 +2,18 @@
 
 mod answers;
 mod client;
+mod gather;
 mod metadata_plane;
 mod peers;
 mod reads;
 mod routing;
 mod startup;
+mod system;
 mod upkeep;
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use base::{GroupId, Instant, Prng, View};
+use base::{GroupId, Instant, Prng, Timestamp, View};
 use metadata::Metadata;
 use platform::{
     DiskDone, Effect, Event, Letter, ListenerId, NetworkEvent, Now, Outbox, Outcome, Token,
@@ -19,8 +21,9 @@ use platform::{
 
 use self::{
     answers::{Held, Passed, Tickets},
-    reads::Gather,
+    gather::Gathers,
     startup::Phase,
+    system::Archives,
     upkeep::Upkeep,
 };
 use crate::{
@@ -52,8 +55,10 @@ pub struct Shard {
     parked: Vec<(Instant, Ask)>,
     /// Logins whose password is being verified, by ticket.
     logins: BTreeMap<u64, Ask>,
-    gathers: BTreeMap<u64, Gather>,
-    gathers_made: u64,
+    gathers: Gathers,
+    archives: Archives,
+    /// When this shard began to recover.
+    started: Timestamp,
     /// Letters that came before this shard could take them, with their writers.
     early: Vec<(base::ShardIndex, Letter)>,
     /// Whether the operator asked for a stop before this shard could take it.
@@ -125,6 +130,7 @@ impl Shard {
             .chain(links)
             .chain(parked)
             .chain(tickets)
+            .chain(self.gathers.deadline())
             .chain(self.flush_at)
             .chain(self.upkeep.deadline())
             .min()
@@ -179,12 +185,14 @@ impl Shard {
                     .links
                     .on_accepted(now, connection, &mut self.core.out);
             }
-            NetworkEvent::Accepted { connection, .. } => self.on_accepted(connection),
+            NetworkEvent::Accepted {
+                connection, peer, ..
+            } => self.on_accepted(connection, peer),
             NetworkEvent::Adopted {
                 listener,
                 connection,
+                peer,
                 received,
-                ..
             } => {
                 if listener == ListenerId::REPLICA {
                     let mut events = Vec::new();
@@ -192,7 +200,7 @@ impl Shard {
                     links.on_adopted(now, connection, received, &mut self.core.out, &mut events);
                     self.on_link_events(events);
                 } else {
-                    self.connections.open(connection, &mut self.core.out);
+                    self.connections.open(connection, peer, &mut self.core.out);
                 }
             }
             NetworkEvent::Connected { connection } => {
@@ -289,15 +297,24 @@ impl Shard {
             Letter::ClientPort(port) => self.client_port = port,
             Letter::StatsRequest { number, groups } => self.on_stats_request(from, number, &groups),
             Letter::StatsReply { number, stats } => self.on_stats_reply(from, number, &stats),
+            Letter::ClientsRequest { number } => self.on_clients_request(from, number),
+            Letter::ClientsReply { number, clients } => {
+                self.on_clients_reply(from, number, clients);
+            }
         }
     }
 
     fn on_computed(&mut self, token: Token, outcome: Outcome) {
-        let Outcome::PasswordVerified(verified) = outcome;
         if self.is_stopping() {
             return;
         }
-        self.on_password_verified(token.request, verified);
+        match outcome {
+            Outcome::PasswordVerified(verified) => {
+                self.on_password_verified(token.request, verified);
+            }
+            Outcome::Measured(facts) => self.on_measured(token.request, facts),
+            Outcome::Archived(archive) => self.on_archived(token.request, archive.as_deref()),
+        }
     }
 
     /// Carries word between the parts until there is none left.
@@ -376,6 +393,7 @@ impl Shard {
         }
         self.expire_parked();
         self.expire_tickets();
+        self.expire_gathers();
         self.fire_upkeep();
         if self.flush_at.is_some_and(|at| at <= now) {
             self.flush_at = None;

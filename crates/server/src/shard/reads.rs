@@ -1,25 +1,41 @@
-//! Reads of the metadata: names from this shard's own copy, sizes and counts from the shards that
-//! host the partitions.
+//! Reads of the metadata and of the server itself: names from this shard's own copy, sizes,
+//! counts and clients from the shards that hold them.
 
 use ::core::cell::RefCell;
-use alloc::{
-    collections::{BTreeMap, BTreeSet},
-    vec::Vec,
-};
+use alloc::{collections::BTreeSet, vec::Vec};
 
-use base::{GroupId, ShardIndex};
+use base::GroupId;
 use metadata::{EMPTY_PARTITION, PartitionStats};
-use platform::{Effect, GroupStats, Letter};
 use wire::{ErrorCode, Operation, Request, request::TopicTarget};
 
-use super::Shard;
+use super::{Shard, gather::Gather};
 use crate::ask::Ask;
 
-/// A read that waits for what other shards hold.
-pub(super) struct Gather {
-    ask: Ask,
-    waiting: BTreeSet<ShardIndex>,
-    stats: BTreeMap<GroupId, PartitionStats>,
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    /// Streams and topics: every part counts, for their sums are told as the truth.
+    Metadata,
+    /// One client.
+    Client(u32),
+    /// All clients.
+    Clients,
+    /// The numbers of the server.
+    Stats,
+}
+
+impl Question {
+    pub(super) const fn needs_clients(self) -> bool {
+        !matches!(self, Self::Metadata)
+    }
+
+    pub(super) const fn needs_facts(self) -> bool {
+        matches!(self, Self::Stats)
+    }
+
+    pub(super) const fn may_be_partial(self) -> bool {
+        !matches!(self, Self::Metadata)
+    }
 }
 
 impl Shard {
@@ -49,31 +65,7 @@ impl Shard {
             ask.group = GroupId::METADATA;
             return self.ask_group(ask);
         }
-        let mut gather = Gather {
-            ask,
-            waiting: BTreeSet::new(),
-            stats: BTreeMap::new(),
-        };
-        let mut elsewhere: BTreeMap<ShardIndex, Vec<GroupId>> = BTreeMap::new();
-        for group in wanted.into_inner() {
-            let shard = group.shard(self.core.config.shard_count);
-            if shard == self.core.config.shard {
-                gather
-                    .stats
-                    .insert(group, self.stats_of(group).unwrap_or(EMPTY_PARTITION));
-            } else {
-                elsewhere.entry(shard).or_default().push(group);
-            }
-        }
-        self.gathers_made += 1;
-        let number = self.gathers_made;
-        for (to, groups) in elsewhere {
-            gather.waiting.insert(to);
-            let letter = Letter::StatsRequest { number, groups };
-            self.core.out.push(Effect::Post { to, letter });
-        }
-        self.gathers.insert(number, gather);
-        self.finish_gather(number);
+        self.gather(ask, Question::Metadata, wanted.into_inner());
     }
 
     fn read_body(
@@ -94,82 +86,16 @@ impl Shard {
         }
     }
 
-    fn stats_of(&self, group: GroupId) -> Option<PartitionStats> {
-        let hosted = self.groups.get(&group)?;
-        let partition = hosted.partition()?;
-        Some(PartitionStats {
-            current_offset: partition.current_offset().0,
-            size_bytes: partition.size_bytes(),
-            messages_count: partition.messages_count(),
-            segments_count: u32::try_from(hosted.segments().max(1)).unwrap_or(u32::MAX),
-        })
-    }
-
-    pub(super) fn on_stats_request(&mut self, from: ShardIndex, number: u64, groups: &[GroupId]) {
-        let found = groups.iter().filter_map(|group| {
-            let stats = self.stats_of(*group)?;
-            let PartitionStats {
-                current_offset,
-                size_bytes,
-                messages_count,
-                segments_count,
-            } = stats;
-            let stats = GroupStats {
-                current_offset,
-                size_bytes,
-                messages_count,
-                segments_count,
-            };
-            Some((*group, stats))
-        });
-        let letter = Letter::StatsReply {
-            number,
-            stats: found.collect(),
+    /// Everything that can be known is.
+    pub(super) fn answer_gathered(&mut self, gather: &Gather) {
+        let ask = &gather.ask;
+        let body = match gather.question {
+            Question::Metadata => self.read_body(ask, &|group| gather.stats(group)),
+            Question::Client(id) => Ok(self.client_body(id, &gather.clients)),
+            Question::Clients => Ok(self.clients_body(&gather.clients)),
+            Question::Stats => Ok(self.stats_body(gather)),
         };
-        self.core.out.push(Effect::Post { to: from, letter });
-    }
-
-    pub(super) fn on_stats_reply(
-        &mut self,
-        from: ShardIndex,
-        number: u64,
-        stats: &[(GroupId, GroupStats)],
-    ) {
-        let Some(gather) = self.gathers.get_mut(&number) else {
-            return;
-        };
-        for (group, stats) in stats {
-            let GroupStats {
-                current_offset,
-                size_bytes,
-                messages_count,
-                segments_count,
-            } = *stats;
-            let stats = PartitionStats {
-                current_offset,
-                size_bytes,
-                messages_count,
-                segments_count,
-            };
-            gather.stats.insert(*group, stats);
-        }
-        gather.waiting.remove(&from);
-        self.finish_gather(number);
-    }
-
-    fn finish_gather(&mut self, number: u64) {
-        if self
-            .gathers
-            .get(&number)
-            .is_none_or(|gather| !gather.waiting.is_empty())
-        {
-            return;
-        }
-        let Some(Gather { ask, stats, .. }) = self.gathers.remove(&number) else {
-            return;
-        };
-        let lookup = |group: GroupId| stats.get(&group).copied().unwrap_or(EMPTY_PARTITION);
-        let answer = match self.read_body(&ask, &lookup) {
+        let answer = match body {
             Ok(body) => ask.reply(self.metadata.op(), Operation::NonReplicated, &body),
             Err(code) => ask.refuse(code),
         };

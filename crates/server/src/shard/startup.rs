@@ -22,7 +22,10 @@ use platform::{
 };
 use storage::{FileIds, ViewStore, ViewStoreConfig, ViewStoreEvent, Views, ViewsIdentity};
 
-use super::{OWNER_SHARD, OWNER_VIEWS, Shard, answers::Tickets, upkeep::Upkeep};
+use super::{
+    OWNER_SHARD, OWNER_VIEWS, Shard, answers::Tickets, gather::Gathers, system::Archives,
+    upkeep::Upkeep,
+};
 use crate::{
     Observation, ShardConfig,
     clock::ClusterClock,
@@ -126,8 +129,9 @@ pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Out
         passed: BTreeMap::new(),
         parked: Vec::new(),
         logins: BTreeMap::new(),
-        gathers: BTreeMap::new(),
-        gathers_made: 0,
+        gathers: Gathers::default(),
+        archives: Archives::new(),
+        started: now.realtime,
         early: Vec::new(),
         stop_asked: false,
         next_shard: 0,

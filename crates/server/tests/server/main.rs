@@ -20,5 +20,6 @@ mod peers;
 mod pressure;
 mod retries;
 mod sessions;
+mod system;
 mod torture;
 mod transfers;

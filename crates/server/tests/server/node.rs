@@ -8,10 +8,11 @@ use std::{
 
 use base::{Buffer, Bytes, Instant, ReplicaIndex, ShardIndex, Timestamp};
 use platform::{
-    Address, ConnectionId, DiskDone, DiskRequest, Effect, Event, Fatal, ListenerId, NetworkEvent,
-    Now, Outbox, Outcome, Token, Work,
+    Address, ConnectionId, DiskDone, DiskRequest, Effect, Event, Facts, Fatal, ListenerId,
+    NetworkEvent, Now, Outbox, Outcome, Token, Work,
 };
 use server::{Limits, NodeAddress, Observation, RootCredential, Shard, ShardConfig, Timing};
+use wire::ArchiveContent;
 
 use crate::disk::Disk;
 
@@ -301,16 +302,7 @@ impl Node {
                     assert!(from != to, "a shard writes to others only");
                     self.events[usize::from(to.0)].push_back(Event::Letter { from, letter });
                 }
-                Effect::Compute { token, work } => {
-                    let Work::VerifyPassword { password, hash } = work;
-                    assert_eq!(hash, "the hash");
-                    let verified = password == PASSWORD;
-                    if self.hold_logins {
-                        self.logins.push((shard, token, verified));
-                    } else {
-                        self.tell_verified(shard, token, verified);
-                    }
-                }
+                Effect::Compute { token, work } => self.compute(shard, token, work),
                 Effect::Ready => self.ready += 1,
                 Effect::Stopped => self.stopped += 1,
                 Effect::Halt { fatal } => self.halted = Some(fatal),
@@ -318,6 +310,32 @@ impl Node {
                 effect => self.execute_network(shard, effect),
             }
         }
+    }
+
+    fn compute(&mut self, shard: usize, token: Token, work: Work) {
+        let outcome = match work {
+            Work::VerifyPassword { password, hash } => {
+                assert_eq!(hash, "the hash");
+                let verified = password == PASSWORD;
+                if self.hold_logins {
+                    return self.logins.push((shard, token, verified));
+                }
+                return self.tell_verified(shard, token, verified);
+            }
+            Work::Measure => Outcome::Measured(Box::new(Facts {
+                process_id: 77,
+                hostname: "here".into(),
+                ..Facts::default()
+            })),
+            Work::Archive {
+                compression,
+                contents,
+            } => {
+                let test = contents == [ArchiveContent::Test];
+                Outcome::Archived(test.then(|| vec![compression as u8]))
+            }
+        };
+        self.events[shard].push_back(Event::Computed { token, outcome });
     }
 
     fn tell_verified(&mut self, shard: usize, token: Token, verified: bool) {

@@ -5,6 +5,7 @@ use wire::{
     LoginPrefix, Operation, PROTOCOL_VERSION, Partitioning, Request, RequestHeader, Secret,
     ShortText, Text, header,
     reply::{ClusterMetadata, LoginRecord},
+    request::FlushUnsavedBuffer,
 };
 
 use crate::{
@@ -243,10 +244,13 @@ fn an_unknown_code_is_denied_with_3_and_a_known_one_that_is_not_served_with_5() 
             let answer = client.exchange(node, &frame);
             assert_eq!(answer.code(), Some(ErrorCode::INVALID_COMMAND), "{code}");
         }
-        let answer = client.ask(node, &Request::GetMe);
-        assert_eq!(answer.code(), Some(ErrorCode::FEATURE_UNAVAILABLE));
-        let purge = Request::PurgeStream(stream());
-        let answer = client.ask(node, &purge);
+        let flush = Request::FlushUnsavedBuffer(FlushUnsavedBuffer {
+            stream: stream(),
+            topic: stream(),
+            partition_id: 0,
+            fsync: true,
+        });
+        let answer = client.ask(node, &flush);
         assert_eq!(answer.code(), Some(ErrorCode::FEATURE_UNAVAILABLE));
         // A body that is no body of its command.
         let frame = client.command(Code::GetStream.number(), &[9, 9]);

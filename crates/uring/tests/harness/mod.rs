@@ -59,7 +59,7 @@ pub(crate) struct Bodies {
 pub(crate) fn bodies(count: u16, letters_max: usize, options: &Options) -> Bodies {
     let directory = Directory::new();
     let (sender, reports) = channel();
-    let (ports, stopper) = mesh(count, letters_max, &sender).unwrap();
+    let (ports, stopper) = mesh(count, letters_max, &sender, ()).unwrap();
     let bodies = ports
         .into_iter()
         .map(|port| Body {

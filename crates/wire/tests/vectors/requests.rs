@@ -138,7 +138,8 @@ fn describe(request: &Request<'_>) -> Map<String, Value> {
         | Request::CreatePersonalAccessToken(_)
         | Request::DeletePersonalAccessToken(_) => describe_user(request),
         Request::GetSnapshot(body) => {
-            json!({ "compression": body.compression, "types": body.types })
+            let types: Vec<u8> = body.contents().map(|content| content as u8).collect();
+            json!({ "compression": body.compression as u8, "types": types })
         }
         Request::DescribeOptions(scope) => json!({ "scope": *scope as u8 }),
         Request::GetClient(id) => json!({ "client_id": id }),
