@@ -9,7 +9,7 @@
 //! this log with a valid checksum begins a *run*; which runs belong to the log is decided at the
 //! end, because a misdirected write leaves whole records where they do not belong. Runs must
 //! follow each other in op and place, with room for what is missing between them; of all such
-//! choices the one with the most records is taken.
+//! choices the one with the most records is taken, and of equal ones the one that goes on longest.
 
 use alloc::vec::Vec;
 
@@ -410,10 +410,13 @@ impl Scan {
             best.push(choice);
         }
         let mut chosen = Vec::new();
-        let most = best.iter().flatten().map(|(records, _)| *records).max();
-        let mut next = best
-            .iter()
-            .position(|choice| choice.is_some_and(|(records, _)| Some(records) == most));
+        // Of equal ones, the log that goes on for longest: of two records that cannot both be in
+        // their place, the later one is evidence for the earlier, and not the other way round.
+        let ends = best.iter().enumerate().filter_map(|(index, choice)| {
+            let (records, _) = (*choice)?;
+            Some((records, self.runs[index].last, index))
+        });
+        let mut next = ends.max().map(|(_, _, index)| index);
         while let Some(index) = next {
             chosen.push(index);
             next = best[index].and_then(|(_, before)| before);
