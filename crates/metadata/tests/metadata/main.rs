@@ -3,6 +3,7 @@
 mod errors;
 mod limits;
 mod model;
+mod options;
 mod queries;
 mod sessions;
 mod snapshots;
