@@ -90,6 +90,12 @@ impl Shard {
         frame: Bytes,
         bound: Bound,
     ) {
+        // A send is decoded where its batch is looked at.
+        if header.operation != Operation::SendMessages
+            && let Err(error) = Request::decode(header.operation, 0, &frame[HEADER_SIZE..])
+        {
+            return self.deny(connection, &header, error.code());
+        }
         let supported = matches!(
             header.operation,
             Operation::Logout
@@ -121,6 +127,9 @@ impl Shard {
         bound: Option<Bound>,
     ) {
         const PING: u32 = 1;
+        if header.code == PING && frame.len() > HEADER_SIZE {
+            return self.deny(connection, &header, ErrorCode::INVALID_COMMAND);
+        }
         if header.code == PING {
             return self.acknowledge(connection, &header);
         }

