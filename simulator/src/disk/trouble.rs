@@ -92,11 +92,6 @@ impl Disk {
     }
 
     /// How many bytes there is room for.
-    /// Whether space is short.
-    pub(crate) const fn is_limited(&self) -> bool {
-        self.trouble.capacity != u64::MAX
-    }
-
     pub(super) fn free_space(&self) -> u64 {
         if self.trouble.capacity == u64::MAX {
             return u64::MAX;

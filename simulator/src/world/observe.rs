@@ -179,10 +179,8 @@ impl World {
         if !is_calm || !self.nodes.iter().all(usual) {
             return None;
         }
-        // A node that began on a full disk talks to nobody.
-        let heard = |node: &&Node| node.life == Life::Running && !node.disk.is_limited();
-        let clocks = self.nodes.iter().filter(heard);
-        let clocks = clocks.map(|node| node.now(self.time).realtime.0).collect();
+        let running = self.nodes.iter().filter(|node| node.life == Life::Running);
+        let clocks = running.map(|node| node.now(self.time).realtime.0).collect();
         Window::of(clocks, self.nodes.len())
     }
 
