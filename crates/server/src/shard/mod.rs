@@ -420,7 +420,8 @@ impl Shard {
     /// The end of a turn: one write per journal, one for the views, urgent news to the peers.
     fn submit(&mut self) {
         if self.phase == Phase::Views {
-            return;
+            // The disk may be too full for the first file.
+            return self.arm_upkeep();
         }
         for id in ::core::mem::take(&mut self.core.unsubmitted) {
             if let Some(hosted) = self.groups.get_mut(&id) {
