@@ -132,6 +132,8 @@ struct LimitsFields {
     clients_max: usize,
     producers_max: usize,
     consumers_max: usize,
+    #[serde(default)]
+    patience_factor: u64,
 }
 
 /// The fields of [`Timing`], for files; the server knows of none.
@@ -147,6 +149,10 @@ struct TimingFields {
     flush: Duration,
     park: Duration,
     scrub: Duration,
+    #[serde(default)]
+    retention: Duration,
+    #[serde(default)]
+    patience: Duration,
     request: Duration,
 }
 
@@ -296,6 +302,7 @@ fn usual_limits(prng: &mut Prng) -> Limits {
         clients_max: 64,
         producers_max: 64,
         consumers_max: 64,
+        patience_factor: 3,
         checkpoint_ops: prng.between(8, 32),
         partition_checkpoint_ops: prng.between(8, 64),
         checkpoint_chunk: 256 << prng.below(6),
@@ -314,6 +321,8 @@ fn draw_timing(prng: &mut Prng, classes: Classes) -> Timing {
         flush: Duration::from_millis(50),
         // Where nothing is damaged, there is little to find.
         scrub: Duration::from_millis(if classes.damage { 200 } else { 20_000 }),
+        retention: Duration::from_secs(5),
+        patience: Duration::from_secs(20),
         park: Duration::from_millis(2_000),
         request: Duration::from_secs(10),
     }

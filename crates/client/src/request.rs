@@ -56,10 +56,9 @@ impl RequestFrame {
     pub(crate) fn into_frame(self, client: ClientId, session: u64, number: u64) -> Bytes {
         let mut frame = self.frame;
         let header = RequestHeader::new(client, session, number, self.code);
-        let is_stamped = matches!(header.operation.plane(), Plane::Session | Plane::Metadata);
         let header = RequestHeader {
             size: u32::try_from(frame.len()).expect("frames are limited far below 4 GiB"),
-            request_checksum: match is_stamped {
+            request_checksum: match header.operation.is_stamped() {
                 true => request_checksum(&frame.as_slice()[HEADER_SIZE..]),
                 false => 0,
             },

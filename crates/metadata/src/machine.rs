@@ -199,12 +199,14 @@ impl Metadata {
         changes: &mut Vec<Change>,
     ) -> Result<Vec<u8>, ErrorCode> {
         match prepare.operation {
-            Operation::CreateStream | Operation::UpdateStream | Operation::DeleteStream => {
-                self.execute_on_streams(prepare, body, changes)
-            }
+            Operation::CreateStream
+            | Operation::UpdateStream
+            | Operation::DeleteStream
+            | Operation::PurgeStream => self.execute_on_streams(prepare, body, changes),
             Operation::CreateTopic
             | Operation::UpdateTopic
             | Operation::DeleteTopic
+            | Operation::PurgeTopic
             | Operation::CreatePartitions
             | Operation::DeletePartitions => self.execute_on_topics(prepare, body, changes),
             _ => Err(ErrorCode::FEATURE_UNAVAILABLE),
@@ -235,6 +237,11 @@ impl Metadata {
                 authorize(prepare.user, Right::ManageStreams)?;
                 self.state.update_stream(stream, name, options)?;
             }
+            Operation::PurgeStream => {
+                let stream: Identifier<'_> = decode(body)?;
+                authorize(prepare.user, Right::ManageStreams)?;
+                self.state.purge_stream(stream, changes)?;
+            }
             _ => {
                 let stream: Identifier<'_> = decode(body)?;
                 authorize(prepare.user, Right::ManageStreams)?;
@@ -261,12 +268,17 @@ impl Metadata {
             Operation::UpdateTopic => {
                 let update: UpdateTopic<'_> = decode(body)?;
                 authorize(prepare.user, Right::ManageTopics)?;
-                self.state.update_topic(&update, limits)?;
+                self.state.update_topic(&update, limits, changes)?;
             }
             Operation::DeleteTopic => {
                 let topic: TopicTarget<'_> = decode(body)?;
                 authorize(prepare.user, Right::ManageTopics)?;
                 self.state.delete_topic(&topic, changes)?;
+            }
+            Operation::PurgeTopic => {
+                let topic: TopicTarget<'_> = decode(body)?;
+                authorize(prepare.user, Right::ManageTopics)?;
+                self.state.purge_topic(&topic, changes)?;
             }
             Operation::CreatePartitions => {
                 let request: PartitionsCount<'_> = decode(body)?;

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use base::{GroupId, PartitionIds};
 use wire::{
-    Codec, ErrorCode, Identifier, Name, Options, OptionsScope, Prefixed, Sink,
+    Codec, ErrorCode, Identifier, Name, Operation, Options, OptionsScope, Prefixed, Sink,
     reply::{PartitionRecord, StreamRecord, TopicRecord},
     request::TopicTarget,
 };
@@ -98,6 +98,38 @@ impl Metadata {
         self.state
             .partition(ids)
             .ok_or(ErrorCode::PARTITION_NOT_FOUND)
+    }
+
+    /// The partitions that a purge (205 or 305) is about; none if what it names does not exist.
+    #[must_use]
+    pub fn purged_by(&self, operation: Operation, body: &[u8]) -> Vec<PartitionInfo> {
+        let (stream, topic) = match operation {
+            Operation::PurgeStream => {
+                let stream = Identifier::decode(body).ok();
+                (
+                    stream.and_then(|stream| self.resolve_stream(stream).ok()),
+                    None,
+                )
+            }
+            Operation::PurgeTopic => {
+                let target = TopicTarget::decode(body).ok();
+                let topic = target.and_then(|target| self.resolve_topic(&target).ok());
+                (
+                    topic.map(|topic| topic.stream),
+                    topic.map(|topic| topic.topic),
+                )
+            }
+            _ => (None, None),
+        };
+        let Some(stream) = stream else {
+            return Vec::new();
+        };
+        let topics = self.state.stream(stream).value.topics.iter();
+        let topics = topics.filter(|(id, _)| topic.is_none_or(|topic| topic == *id));
+        let groups = topics.flat_map(|(_, entry)| &entry.value.partitions);
+        groups
+            .filter_map(|partition| self.partition(partition.group))
+            .collect()
     }
 
     /// The partition of a group, unless it has been deleted or is yet to be created.

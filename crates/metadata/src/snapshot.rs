@@ -1,10 +1,10 @@
 //! The whole state in bytes: what a checkpoint of the metadata log holds.
 //!
 //! ```text
-//!   0 magic "viewstamp meta 1"   16 op u64   24 digest of the state u128
+//!   0 magic "viewstamp meta 2"   16 op u64   24 digest of the state u128
 //!  40 streams u32, each: id u32, name, created_at u64, topics u32, each:
 //!       id u32, name, created_at u64, options, partitions u32, each:
-//!         group u64, created_at u64, view u32
+//!         group u64, created_at u64, view u32, purges u64
 //!     clients u32, each: client u128, session u64, user u32, watermark u64, newest op u64,
 //!       replies u32, each: op u64, timestamp u64, operation u8, request u64,
 //!         request_checksum u128, code u32, and if that is 0: payload (len u32, bytes)
@@ -31,7 +31,7 @@ use crate::{
     state::{Partition, State, Stream, Topic},
 };
 
-const MAGIC: [u8; 16] = *b"viewstamp meta 1";
+const MAGIC: [u8; 16] = *b"viewstamp meta 2";
 
 /// What a snapshot says.
 pub(crate) struct Restored {
@@ -63,6 +63,7 @@ pub(crate) fn write(op: Op, digest: u128, state: &State, clients: &ClientTable) 
                 partition.group.0.write(&mut out);
                 partition.created_at.0.write(&mut out);
                 partition.view.0.write(&mut out);
+                partition.purges.write(&mut out);
             }
         }
     }
@@ -129,6 +130,7 @@ fn read_partitions(reader: &mut Reader<'_>, op: Op) -> Result<Vec<Partition>, Sn
             group: GroupId(reader.read()?),
             created_at: Timestamp(reader.read()?),
             view: View(reader.read()?),
+            purges: reader.read()?,
         };
         let created = partition.group.create_op();
         if created == Op(0) || created > op {

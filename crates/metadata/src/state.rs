@@ -30,6 +30,10 @@ pub struct PartitionInfo {
     pub created_at: Timestamp,
     /// The options of its topic, as they are now.
     pub options: TopicOptions,
+    /// How many partitions its topic has now.
+    pub partitions_count: u32,
+    /// How often it is to have been purged.
+    pub purges: u64,
 }
 
 /// What an op has changed for the rest of the server.
@@ -44,6 +48,8 @@ pub enum Change {
         /// How clients knew it.
         ids: PartitionIds,
     },
+    /// The options of a partition's topic have changed, or it is to be purged.
+    PartitionUpdated(PartitionInfo),
     /// A client has a session.
     SessionOpened {
         /// Whose.
@@ -82,6 +88,8 @@ pub(crate) struct Partition {
     pub(crate) group: GroupId,
     pub(crate) created_at: Timestamp,
     pub(crate) view: View,
+    /// How often it is to have been purged.
+    pub(crate) purges: u64,
 }
 
 /// Everything but the sessions.
@@ -169,6 +177,8 @@ impl State {
             view: partition.view,
             created_at: partition.created_at,
             options: topic.options,
+            partitions_count: u32::try_from(topic.partitions.len()).expect("limited per topic"),
+            purges: partition.purges,
         })
     }
 
@@ -267,6 +277,7 @@ impl State {
         &mut self,
         request: &UpdateTopic<'_>,
         limits: &Limits,
+        changes: &mut Vec<Change>,
     ) -> Result<(), ErrorCode> {
         let (stream, topic) = self.find_topic(request.stream, request.topic)?;
         let updated = self
@@ -276,7 +287,54 @@ impl State {
         let renamed = self.stream_mut(stream).topics.rename(topic, request.name);
         renamed.map_err(|NameTaken| ErrorCode::TOPIC_NAME_ALREADY_EXISTS)?;
         self.topic_mut(stream, topic).options = updated;
+        self.tell_updated((stream, topic), changes);
         Ok(())
+    }
+
+    /// All partitions of a topic are to be purged once more. What that means for messages and
+    /// offsets is told in each partition's own log.
+    pub(crate) fn purge_topic(
+        &mut self,
+        request: &TopicTarget<'_>,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), ErrorCode> {
+        let (stream, topic) = self.find_topic(request.stream, request.topic)?;
+        self.purge((stream, topic), changes);
+        Ok(())
+    }
+
+    /// The same for all topics of a stream.
+    pub(crate) fn purge_stream(
+        &mut self,
+        stream: Identifier<'_>,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), ErrorCode> {
+        let stream = self.find_stream(stream)?;
+        let topics = self.stream(stream).value.topics.iter();
+        for topic in topics.map(|(topic, _)| topic).collect::<Vec<u32>>() {
+            self.purge((stream, topic), changes);
+        }
+        Ok(())
+    }
+
+    fn purge(&mut self, (stream, topic): (u32, u32), changes: &mut Vec<Change>) {
+        for partition in &mut self.topic_mut(stream, topic).partitions {
+            partition.purges += 1;
+        }
+        self.tell_updated((stream, topic), changes);
+    }
+
+    fn tell_updated(&self, (stream, topic): (u32, u32), changes: &mut Vec<Change>) {
+        let count = self.topic(stream, topic).value.partitions.len();
+        for partition in 0..u32::try_from(count).expect("limited per topic") {
+            let ids = PartitionIds {
+                stream,
+                topic,
+                partition,
+            };
+            let info = self.partition(ids).expect("one of the topic's");
+            changes.push(Change::PartitionUpdated(info));
+        }
     }
 
     pub(crate) fn delete_topic(
@@ -341,6 +399,7 @@ impl State {
                 group,
                 created_at: at.timestamp,
                 view: at.view,
+                purges: 0,
             });
             let ids = PartitionIds {
                 stream,
@@ -396,6 +455,7 @@ impl State {
                     digest.u64(partition.group.0);
                     digest.u64(partition.created_at.0);
                     digest.u32(partition.view.0);
+                    digest.u64(partition.purges);
                 }
             }
         }

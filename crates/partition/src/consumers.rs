@@ -39,6 +39,15 @@ impl Consumers {
         self.of(consumer.kind).get(&consumer.id).copied()
     }
 
+    /// The lowest stored offset of any consumer or group.
+    pub(crate) fn slowest(&self) -> Option<Offset> {
+        self.single
+            .values()
+            .chain(self.groups.values())
+            .min()
+            .copied()
+    }
+
     const fn of(&self, kind: ConsumerKind) -> &BTreeMap<u32, Offset> {
         match kind {
             ConsumerKind::Single => &self.single,

@@ -24,11 +24,15 @@ mod consumers;
 mod limits;
 mod poll;
 mod producers;
+mod segments;
 mod snapshot;
 mod state;
+mod trim;
 
 pub use base::PartitionIds;
 pub use consumers::ConsumerKey;
 pub use limits::Limits;
 pub use poll::{Poll, PollPlan, PollReply, PollStart, Polled, Progress};
+pub use segments::Segment;
 pub use state::{Decision, Divergence, Frontier, PartitionState, Reply, Stamped, consumer_key};
+pub use trim::{Patience, Retention, Trim, purge_body};

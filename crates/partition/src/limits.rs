@@ -9,6 +9,8 @@ pub struct Limits {
     pub producers_max: usize,
     /// Stored offsets per kind of consumer; one more is refused.
     pub consumers_max: usize,
+    /// Bytes at which a segment of the log is full.
+    pub segment_size: u64,
 }
 
 impl Default for Limits {
@@ -16,6 +18,7 @@ impl Default for Limits {
         Self {
             producers_max: 4096,
             consumers_max: 100_000,
+            segment_size: 1 << 30,
         }
     }
 }

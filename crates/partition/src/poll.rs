@@ -112,7 +112,9 @@ impl PartitionState {
             partition: self.ids().partition,
             current_offset: self.current_offset(),
             end: self.committed().next_offset,
+            from: self.first_op(),
             up_to: self.committed().op,
+            purges: self.committed().purges,
             start,
             count_left: poll.count,
             bytes_left: poll.bytes_max.saturating_sub(PollHead::SIZE),
@@ -131,7 +133,10 @@ pub struct PollReply {
     current_offset: Offset,
     /// The first offset not to serve.
     end: Offset,
+    /// The first op whose messages are served.
+    from: Op,
     up_to: Op,
+    purges: u64,
     start: PollStart,
     count_left: u32,
     bytes_left: usize,
@@ -146,6 +151,26 @@ impl PollReply {
     #[must_use]
     pub const fn start(&self) -> PollStart {
         self.start
+    }
+
+    /// The first op the journal may read messages from: what stands before it has been trimmed or
+    /// purged.
+    #[must_use]
+    pub const fn from(&self) -> Op {
+        self.from
+    }
+
+    /// How often the partition had been purged when this was planned: its offsets are those of
+    /// that time.
+    #[must_use]
+    pub const fn purges(&self) -> u64 {
+        self.purges
+    }
+
+    /// Messages it has so far.
+    #[must_use]
+    pub const fn count(&self) -> u32 {
+        self.count
     }
 
     /// The last op the journal may read.
@@ -179,7 +204,7 @@ impl PollReply {
         let header = PrepareHeader::decode(prepare).map_err(|_| BatchError::Truncated)?;
         if header.op > self.up_to {
             self.done = true;
-        } else if header.operation == Operation::SendMessages {
+        } else if header.operation == Operation::SendMessages && header.op >= self.from {
             let body = prepare.slice(HEADER_SIZE, prepare.len());
             self.push_batch(&body)?;
         }

@@ -18,15 +18,15 @@ use crate::snapshot::count;
 
 /// How outcomes are told apart in a snapshot.
 const SENT: u8 = 1;
-const OFFSET: u8 = 2;
+const DONE: u8 = 2;
 
 /// What became of a committed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Messages were appended.
     Sent { base_offset: Offset, count: u32 },
-    /// An offset was stored or deleted, or that was refused.
-    Offset(Result<(), ErrorCode>),
+    /// An offset was stored or deleted, segments were trimmed, or that was refused.
+    Done(Result<(), ErrorCode>),
 }
 
 /// What the table says about a request.
@@ -147,8 +147,8 @@ impl Producers {
                     base_offset.0.write(out);
                     count.write(out);
                 }
-                Outcome::Offset(result) => {
-                    OFFSET.write(out);
+                Outcome::Done(result) => {
+                    DONE.write(out);
                     write_outcome(result, out);
                 }
             }
@@ -166,7 +166,7 @@ impl Producers {
                     base_offset: Offset(reader.read()?),
                     count: reader.read()?,
                 },
-                OFFSET => Outcome::Offset(read_outcome(reader)?),
+                DONE => Outcome::Done(read_outcome(reader)?),
                 _ => return Err(DecodeError::Kind.into()),
             };
             let last = table.producers.last_key_value();
@@ -199,7 +199,7 @@ impl Producers {
                     digest.u64(base_offset.0);
                     digest.u32(count);
                 }
-                Outcome::Offset(result) => {
+                Outcome::Done(result) => {
                     digest.u32(2);
                     digest.u32(result.err().map_or(0, |code| code.0));
                 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   0 ≤ committed.op ≤ appended.op
-//!   0 ≤ committed.next_offset ≤ appended.next_offset
+//!   0 ≤ committed.next_offset ≤ appended.next_offset    unless a purge lies between them
 //!
 //!   op      1 … committed.op              … appended.op
 //!           └ applied: polls, offsets and ┘└ may be cut off by a view change: counts for the
@@ -28,6 +28,7 @@ use crate::{
     Limits,
     consumers::{ConsumerKey, Consumers, Store},
     producers::{Known, Outcome, Producers},
+    segments::{Segment, Segments},
     snapshot,
 };
 
@@ -40,6 +41,8 @@ pub struct Frontier {
     pub next_offset: Offset,
     /// When the last message was appended.
     pub timestamp: Timestamp,
+    /// How often all messages have been purged: each time offsets begin anew.
+    pub purges: u64,
 }
 
 impl Frontier {
@@ -109,11 +112,10 @@ pub struct PartitionState {
     group: GroupId,
     ids: PartitionIds,
     limits: Limits,
-    appended: Frontier,
-    committed: Frontier,
-    /// Bytes of committed batches.
-    size_bytes: u64,
-    consumers: Consumers,
+    pub(crate) appended: Frontier,
+    pub(crate) committed: Frontier,
+    pub(crate) segments: Segments,
+    pub(crate) consumers: Consumers,
     producers: Producers,
 }
 
@@ -135,7 +137,7 @@ impl PartitionState {
             limits,
             appended: Frontier::default(),
             committed: Frontier::default(),
-            size_bytes: 0,
+            segments: Segments::new(limits.segment_size),
             consumers: Consumers::default(),
             producers: Producers::default(),
         }
@@ -145,7 +147,8 @@ impl PartitionState {
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
         let whose = (self.group, self.ids);
-        let mut out = snapshot::write_head(whose, &self.committed, self.size_bytes, self.digest());
+        let mut out = snapshot::write_head(whose, &self.committed, self.digest());
+        self.segments.write(&mut out);
         self.consumers.write(&mut out);
         self.producers.write(&mut out);
         out
@@ -164,14 +167,14 @@ impl PartitionState {
         limits: Limits,
         bytes: &[u8],
     ) -> Result<Self, SnapshotError> {
-        let restored = snapshot::read(bytes)?;
+        let restored = snapshot::read(bytes, limits.segment_size)?;
         if (restored.group, restored.ids) != (group, ids) {
             return Err(SnapshotError::Contradiction);
         }
         let mut state = Self {
             appended: restored.committed,
             committed: restored.committed,
-            size_bytes: restored.size_bytes,
+            segments: restored.segments,
             consumers: restored.consumers,
             producers: restored.producers,
             ..Self::new(group, ids, limits)
@@ -229,22 +232,39 @@ impl PartitionState {
         self.committed.last_offset().unwrap_or_default()
     }
 
-    /// Offset of the first message still kept.
+    /// Offset of the first message still kept, or to come.
     #[must_use]
     pub const fn first_offset(&self) -> Offset {
-        Offset(0)
+        self.segments.start()
     }
 
-    /// Committed messages.
+    /// The first op whose messages are served: what the log holds before it is on its way out.
+    #[must_use]
+    pub const fn first_op(&self) -> Op {
+        self.segments.start_op()
+    }
+
+    /// Committed messages that are retained.
     #[must_use]
     pub const fn messages_count(&self) -> u64 {
-        self.committed.next_offset.0
+        self.committed.next_offset.0 - self.segments.start().0
     }
 
-    /// Bytes of committed messages, with the headers of their batches.
+    /// Bytes of retained messages, with the headers of their batches.
     #[must_use]
     pub const fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.segments.batches_size()
+    }
+
+    /// Segments that are retained; the active one is always there.
+    #[must_use]
+    pub fn segments_count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// The segments that may be trimmed, oldest first.
+    pub fn sealed_segments(&self) -> impl Iterator<Item = &Segment> {
+        self.segments.sealed()
     }
 
     /// The stored offset of a consumer.
@@ -347,7 +367,10 @@ impl PartitionState {
                 header.base_timestamp >= self.appended.timestamp.0,
                 "verified before"
             );
-            self.appended = after(prepare.op, &header);
+            self.appended = after(prepare.op, &header, self.appended.purges);
+        }
+        if prepare.operation == Operation::PurgePartition {
+            self.append_purge(body);
         }
         if is_numbered(prepare) {
             self.producers.on_append(prepare.client, prepare.request);
@@ -390,15 +413,17 @@ impl PartitionState {
             "only what is in the log can commit"
         );
         self.committed.op = prepare.op;
+        self.segments.on_record(prepare);
         let numbered = is_numbered(prepare);
         if numbered {
             self.producers.on_commit(prepare.client);
         }
         let reply = match prepare.operation {
             Operation::SendMessages => self.apply_messages(prepare, body),
-            Operation::StoreConsumerOffset | Operation::DeleteConsumerOffset => {
-                self.apply_offset(prepare, body)
-            }
+            Operation::StoreConsumerOffset
+            | Operation::DeleteConsumerOffset
+            | Operation::TrimLog
+            | Operation::PurgePartition => self.apply_numbered(prepare, body),
             Operation::Noop => Reply {
                 op: prepare.op,
                 result: Ok(Vec::new()),
@@ -418,8 +443,8 @@ impl PartitionState {
             header.base_offset == self.committed.next_offset.0,
             "verified before"
         );
-        self.committed = after(prepare.op, &header);
-        self.size_bytes += header.batch_length;
+        self.committed = after(prepare.op, &header, self.committed.purges);
+        self.segments.on_messages(&header);
         let outcome = sent(&header);
         if is_numbered(prepare) && !base::planted::bug(22) {
             self.record(prepare, outcome);
@@ -427,7 +452,8 @@ impl PartitionState {
         self.reply(prepare.op, outcome)
     }
 
-    fn apply_offset(&mut self, prepare: &PrepareHeader, body: &[u8]) -> Reply {
+    /// An op whose outcome is that it was done, or a code.
+    fn apply_numbered(&mut self, prepare: &PrepareHeader, body: &[u8]) -> Reply {
         let numbered = is_numbered(prepare);
         if numbered {
             match self.producers.check(prepare.client, prepare.request) {
@@ -445,9 +471,11 @@ impl PartitionState {
         let result = match prepare.operation {
             Operation::StoreConsumerOffset if base::planted::bug(34) => Ok(()),
             Operation::StoreConsumerOffset => self.store(prepare, body),
+            Operation::TrimLog => self.apply_trim(body),
+            Operation::PurgePartition => self.apply_purge(prepare, body),
             _ => self.delete(body),
         };
-        let outcome = Outcome::Offset(result);
+        let outcome = Outcome::Done(result);
         if numbered {
             self.record(prepare, outcome);
         }
@@ -489,7 +517,7 @@ impl PartitionState {
 
     fn reply(&self, op: Op, outcome: Outcome) -> Reply {
         let result = match outcome {
-            Outcome::Offset(result) => result.map(|()| Vec::new()),
+            Outcome::Done(result) => result.map(|()| Vec::new()),
             Outcome::Sent { base_offset, .. } => {
                 let confirmation = Confirmation {
                     stream_id: self.ids.stream,
@@ -534,7 +562,8 @@ impl PartitionState {
         digest.u64(self.committed.op.0);
         digest.u64(self.committed.next_offset.0);
         digest.u64(self.committed.timestamp.0);
-        digest.u64(self.size_bytes);
+        digest.u64(self.committed.purges);
+        self.segments.digest_into(&mut digest);
         self.consumers.digest_into(&mut digest);
         self.producers.digest_into(&mut digest);
         digest.finish()
@@ -542,7 +571,9 @@ impl PartitionState {
 
     fn assert_invariants(&self) {
         base::invariant!(self.committed.op <= self.appended.op);
-        base::invariant!(self.committed.next_offset <= self.appended.next_offset);
+        let place = |frontier: &Frontier| (frontier.purges, frontier.next_offset);
+        base::invariant!(place(&self.committed) <= place(&self.appended));
+        base::invariant!(self.segments.start() <= self.committed.next_offset);
         base::invariant!(self.committed.timestamp <= self.appended.timestamp);
     }
 }
@@ -582,10 +613,11 @@ const fn sent(header: &BatchHeader) -> Outcome {
     }
 }
 
-fn after(op: Op, header: &BatchHeader) -> Frontier {
+fn after(op: Op, header: &BatchHeader, purges: u64) -> Frontier {
     Frontier {
         op,
         next_offset: Offset(header.base_offset + u64::from(header.message_count)),
         timestamp: Timestamp(header.base_timestamp),
+        purges,
     }
 }

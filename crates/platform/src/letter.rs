@@ -65,6 +65,18 @@ pub enum Letter {
     },
     /// The port that clients reach this node by, once it is bound (shard 0 to all others).
     ClientPort(u16),
+    /// Tell when these partitions have been purged.
+    PurgeWatch {
+        /// Unique at the asking shard.
+        number: u64,
+        /// Groups that the receiver hosts, and how often each must have been purged.
+        groups: Vec<(GroupId, u64)>,
+    },
+    /// All of them have been, or are gone.
+    PurgeDone {
+        /// As asked.
+        number: u64,
+    },
     /// What do these partitions hold?
     StatsRequest {
         /// Unique at the asking shard.

@@ -117,6 +117,9 @@ pub struct Limits {
     pub producers_max: usize,
     /// Stored offsets per partition and kind of consumer.
     pub consumers_max: usize,
+    /// How many times what a topic may retain a partition holds, in age or bytes, before messages
+    /// go that a consumer has not read; 0 to keep them for ever.
+    pub patience_factor: u64,
 }
 
 impl Default for Limits {
@@ -143,6 +146,7 @@ impl Default for Limits {
             clients_max: 8192,
             producers_max: 4096,
             consumers_max: 100_000,
+            patience_factor: 10,
         }
     }
 }
@@ -166,6 +170,10 @@ pub struct Timing {
     pub flush: Duration,
     /// Between two pieces of sealed data that are read to find damage; zero to leave it alone.
     pub scrub: Duration,
+    /// Between two looks for segments that are too old to be retained; zero not to look.
+    pub retention: Duration,
+    /// The age below which no message goes that a consumer has not read, whatever the topic says.
+    pub patience: Duration,
     /// How long a request waits for a group without a primary before it is refused (58).
     pub park: Duration,
     /// How long an admitted request waits for its commit before its outcome is unknown (57).
@@ -183,6 +191,8 @@ impl Default for Timing {
             redial: Duration::from_millis(100),
             flush: Duration::from_millis(50),
             scrub: Duration::from_secs(1),
+            retention: Duration::from_secs(60),
+            patience: Duration::from_secs(3600),
             park: Duration::from_millis(1_500),
             request: Duration::from_secs(10),
         }

@@ -37,6 +37,10 @@ pub(crate) enum Notice {
     Judge(Ask),
     /// All files of a group are gone.
     Removed(GroupId),
+    /// A partition may have to trim or purge its log.
+    Upkeep(GroupId),
+    /// A partition has been purged.
+    Purged,
 }
 
 /// What the view store holds of a group that has been deleted: it must not begin anew when a
@@ -91,6 +95,10 @@ pub(crate) struct Core {
     pub(crate) gapped: BTreeSet<GroupId>,
     /// Groups that have sealed segments.
     pub(crate) sealed: BTreeSet<GroupId>,
+    /// Partitions led here whose sealed segments will be too old one day.
+    pub(crate) aging: BTreeSet<GroupId>,
+    /// Partitions led here whose log lacks a purge that could not enter it yet.
+    pub(crate) owing: BTreeSet<GroupId>,
     /// Owners of disk requests that a full disk has refused.
     pub(crate) full: BTreeSet<u64>,
     pub(crate) observations: Vec<Observation>,
@@ -155,6 +163,8 @@ impl Core {
             &mut self.unsynced,
             &mut self.sealed,
             &mut self.gapped,
+            &mut self.aging,
+            &mut self.owing,
         ] {
             groups.remove(&group);
         }

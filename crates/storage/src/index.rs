@@ -2,8 +2,9 @@
 //! or a timestamp. It is rebuilt by recovery, which reads every record anyway.
 //!
 //! An entry stands for a record and carries the first messages *at or after* it, in this segment
-//! or a later one. Offsets and timestamps never step back along the log, so entries are sorted by
-//! each of their fields. A record is 256 bytes or more; with an interval of 64 KiB a segment of
+//! or a later one. Timestamps never step back along the log, and offsets only where all messages
+//! before are purged, which no read asks for; so from the first op that a read looks at, entries
+//! are sorted by each of their fields. A record is 256 bytes or more; with an interval of 64 KiB a segment of
 //! 1 GiB costs 16,384 entries of 40 bytes.
 
 use alloc::vec::Vec;
@@ -51,9 +52,11 @@ struct Entry {
 }
 
 impl Entry {
-    fn is_at_or_before(&self, start: Start) -> bool {
+    /// Whether nothing that is asked for comes before the messages it leads to, given that only
+    /// ops from `from` on are looked at.
+    fn is_at_or_before(&self, start: Start, from: Op) -> bool {
         self.messages
-            .is_some_and(|messages| start.is_at_or_after(&messages))
+            .is_some_and(|messages| self.messages_op < from || start.is_at_or_after(&messages))
     }
 }
 
@@ -153,29 +156,30 @@ impl Index {
         Some((entry.op, entry.position))
     }
 
-    /// Whether what `start` asks for lies at or after the first messages this segment leads to.
-    pub(crate) fn begins_at_or_before(&self, start: Start) -> bool {
+    /// Whether what `start` asks for, from op `from` on, lies at or after the first messages this
+    /// segment leads to.
+    pub(crate) fn begins_at_or_before(&self, start: Start, from: Op) -> bool {
         self.entries
             .first()
-            .is_some_and(|entry| entry.is_at_or_before(start))
+            .is_some_and(|entry| entry.is_at_or_before(start, from))
     }
 
-    /// Where to start reading for `start`, an op and its position; `None` is the beginning of the
+    /// Where to start reading for `start` from op `from` on, an op and its position; `None` is the beginning of the
     /// segment, given that nothing before this segment is asked for.
-    pub(crate) fn find_start(&self, start: Start) -> Option<(Op, u64)> {
+    pub(crate) fn find_start(&self, start: Start, from: Op) -> Option<(Op, u64)> {
         let after = self
             .entries
-            .partition_point(|entry| entry.is_at_or_before(start));
+            .partition_point(|entry| entry.is_at_or_before(start, from));
         let entry = self.entries.get(after.checked_sub(1)?)?;
         Some((entry.op, entry.position))
     }
 
-    /// Where the records end that may hold what `last` asks for; nothing if this is the end of
+    /// Where the records end that may hold what `last` asks for from op `from` on; nothing if this is the end of
     /// the segment or not known.
-    pub(crate) fn find_end(&self, last: Start) -> Option<u64> {
+    pub(crate) fn find_end(&self, last: Start, from: Op) -> Option<u64> {
         let after = self
             .entries
-            .partition_point(|entry| entry.is_at_or_before(last));
+            .partition_point(|entry| entry.is_at_or_before(last, from));
         Some(self.entries.get(after)?.position)
     }
 }
@@ -210,23 +214,26 @@ mod tests {
         assert_eq!(index.find_op(Op(9)), Some((Op(5), 500)));
         // Offset 40 is the first of op 4, which entry 3 leads to.
         assert_eq!(
-            index.find_start(Start::Offset(Offset(39))),
+            index.find_start(Start::Offset(Offset(39)), Op(1)),
             Some((Op(1), 100))
         );
         assert_eq!(
-            index.find_start(Start::Offset(Offset(40))),
+            index.find_start(Start::Offset(Offset(40)), Op(1)),
             Some((Op(3), 300))
         );
         // Equal timestamps may stand before an entry, so only an older entry will do.
         assert_eq!(
-            index.find_start(Start::Timestamp(Timestamp(4000))),
+            index.find_start(Start::Timestamp(Timestamp(4000)), Op(1)),
             Some((Op(1), 100))
         );
         assert_eq!(
-            index.find_start(Start::Timestamp(Timestamp(4001))),
+            index.find_start(Start::Timestamp(Timestamp(4001)), Op(1)),
             Some((Op(3), 300))
         );
-        assert_eq!(index.find_start(Start::Timestamp(Timestamp(0))), None);
+        assert_eq!(
+            index.find_start(Start::Timestamp(Timestamp(0)), Op(1)),
+            None
+        );
     }
 
     #[test]
@@ -234,12 +241,12 @@ mod tests {
         let mut index = sample();
         index.cut(Op(3));
         assert_eq!(
-            index.find_start(Start::Offset(Offset(1000))),
+            index.find_start(Start::Offset(Offset(1000)), Op(1)),
             Some((Op(1), 100))
         );
         index.fill(Op(4), messages(30, 9));
         assert_eq!(
-            index.find_start(Start::Offset(Offset(1000))),
+            index.find_start(Start::Offset(Offset(1000)), Op(1)),
             Some((Op(3), 300))
         );
     }

@@ -4,7 +4,7 @@
 use alloc::{collections::VecDeque, vec::Vec};
 
 use base::{Bytes, Op};
-use wire::replica::PrepareHeader;
+use wire::{Operation, replica::PrepareHeader};
 
 use crate::{index::Start, record::Messages};
 
@@ -72,9 +72,12 @@ impl Tail {
         if let Some(last) = self.items.back() {
             base::invariant!(item.header.op == last.header.op.next());
         }
+        // Where all messages are purged, offsets begin anew.
+        let purged = item.header.operation == Operation::PurgePartition;
+        let before = self.items.back().filter(|_| !purged);
         item.latest = item
             .messages
-            .or_else(|| self.items.back().and_then(|last| last.latest));
+            .or_else(|| before.and_then(|last| last.latest));
         self.items.push_back(item);
     }
 
@@ -166,10 +169,12 @@ impl Tail {
         }
     }
 
-    /// Finds the record where a read of messages starts. `complete` says that the tail holds the
-    /// whole log.
-    pub(crate) fn find(&self, start: Start, complete: bool) -> Found {
-        let before = |item: &Item| item.latest.is_none_or(|messages| !start.accepts(&messages));
+    /// Finds the record where a read of messages from op `from` on starts. `complete` says that the
+    /// tail holds the whole log.
+    pub(crate) fn find(&self, start: Start, from: Op, complete: bool) -> Found {
+        let before = |item: &Item| {
+            item.header.op < from || item.latest.is_none_or(|messages| !start.accepts(&messages))
+        };
         let records = self.items.len() - self.bare;
         let at =
             self.bare + partition_point(records, |index| before(&self.items[self.bare + index]));

@@ -517,10 +517,9 @@ pub fn eviction(header: &EvictionHeader) -> Bytes {
 /// requests carry no checksum.
 #[must_use]
 pub fn request(header: &RequestHeader, body: &[u8]) -> Bytes {
-    let is_stamped = matches!(header.operation.plane(), Plane::Session | Plane::Metadata);
     let header = RequestHeader {
         size: size_of_frame(body.len()),
-        request_checksum: if is_stamped {
+        request_checksum: if header.operation.is_stamped() {
             request_checksum(body)
         } else {
             0

@@ -20,6 +20,7 @@ mod codec;
 mod command;
 mod error;
 pub mod header;
+pub mod internal;
 mod login;
 mod operation;
 pub mod options;

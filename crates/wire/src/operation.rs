@@ -39,8 +39,11 @@ operations! {
     RemoveConsumerGroupMember = 66,
     /// Internal.
     CompleteConsumerGroupRevocation = 67,
-    /// Internal: committed form of a deletion of segments.
-    TruncatePartition = 68,
+    /// Internal: a partition's log lets go of its oldest segments; committed form of a deletion of
+    /// segments.
+    TrimLog = 68,
+    /// Internal: a partition lets go of all its messages and offsets.
+    PurgePartition = 69,
     /// Creates a stream.
     CreateStream = 128,
     /// Renames a stream.
@@ -120,12 +123,22 @@ impl Operation {
             | Self::CreatePartitionsWithAssignments
             | Self::RemoveConsumerGroupMember
             | Self::CompleteConsumerGroupRevocation
-            | Self::TruncatePartition => Plane::Internal,
-            Self::SendMessages | Self::StoreConsumerOffset | Self::DeleteConsumerOffset => {
-                Plane::Partition
-            }
+            | Self::TrimLog
+            | Self::PurgePartition => Plane::Internal,
+            Self::SendMessages
+            | Self::StoreConsumerOffset
+            | Self::DeleteConsumerOffset
+            | Self::DeleteSegments => Plane::Partition,
             _ => Plane::Metadata,
         }
+    }
+
+    /// Whether a client puts a checksum of the body into the request's header: what Iggy's own
+    /// server has in the metadata.
+    #[must_use]
+    pub const fn is_stamped(self) -> bool {
+        let plane = self.plane();
+        matches!(plane, Plane::Session | Plane::Metadata) || matches!(self, Self::DeleteSegments)
     }
 
     /// Whether a successful reply's body starts with a result section (`wire.md` 2.2). Register

@@ -572,10 +572,7 @@ mod tests {
             Err(DecodeError::Code)
         );
         assert_eq!(decode(Operation::NonReplicated, 38), Err(DecodeError::Code));
-        assert_eq!(
-            decode(Operation::TruncatePartition, 0),
-            Err(DecodeError::Operation)
-        );
+        assert_eq!(decode(Operation::TrimLog, 0), Err(DecodeError::Operation));
         assert_eq!(decode(Operation::Logout, 7), Ok(Request::Logout));
     }
 

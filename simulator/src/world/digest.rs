@@ -119,6 +119,12 @@ fn letter_hash(letter: &Letter) -> u64 {
         Letter::StatsReply { number, stats } => stats.iter().fold(*number, |hash, (group, of)| {
             hash.rotate_left(7) ^ group.0 ^ of.size_bytes << 32 ^ of.messages_count
         }),
+        Letter::PurgeWatch { number, groups } => {
+            groups.iter().fold(*number, |hash, (group, purges)| {
+                hash.rotate_left(7) ^ group.0 ^ purges << 32
+            })
+        }
+        Letter::PurgeDone { number } => *number,
         Letter::ClientsRequest { number } => *number,
         Letter::ClientsReply { number, clients } => clients.iter().fold(*number, |hash, client| {
             hash.rotate_left(7) ^ client.connection.0

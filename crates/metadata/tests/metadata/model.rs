@@ -270,7 +270,9 @@ fn follow(groups: &mut BTreeMap<GroupId, PartitionIds>, changes: &[Change]) {
             Change::PartitionDeleted { group, ids } => {
                 assert_eq!(groups.remove(&group), Some(ids));
             }
-            Change::SessionOpened { .. } | Change::SessionClosed { .. } => {}
+            Change::PartitionUpdated(_)
+            | Change::SessionOpened { .. }
+            | Change::SessionClosed { .. } => {}
         }
     }
 }

@@ -6,3 +6,4 @@ mod producers;
 mod replicas;
 mod snapshots;
 mod support;
+mod trims;

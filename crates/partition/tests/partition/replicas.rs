@@ -144,6 +144,8 @@ pub(crate) enum Step {
     Store(u8, u8, u64),
     AutoCommit(u8, u64),
     Delete(u8, u8),
+    Trim(u32, bool),
+    Purge(u64),
     Noop,
     Commit,
     Truncate,
@@ -155,6 +157,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         2 => (0..4_u8, 0..4_u8, 0..12_u64).prop_map(|(c, key, at)| Step::Store(c, key, at)),
         1 => (0..4_u8, 0..12_u64).prop_map(|(key, at)| Step::AutoCommit(key, at)),
         1 => (0..4_u8, 0..4_u8).prop_map(|(client, key)| Step::Delete(client, key)),
+        1 => (0..4_u32, proptest::bool::ANY).prop_map(|(count, past)| Step::Trim(count, past)),
+        1 => (0..4_u64).prop_map(Step::Purge),
         1 => Just(Step::Noop),
         6 => Just(Step::Commit),
         1 => Just(Step::Truncate),
@@ -174,6 +178,15 @@ pub(crate) fn play(log: &mut Log, step: &Step, next_request: &mut u64) {
             log.state.auto_commit_body(key(consumer), Offset(offset))
         }
         Step::Delete(_, consumer) => delete(key(consumer)),
+        Step::Trim(count, past_consumers) => match log.state.oldest_segments(count) {
+            Some(trim) => partition::Trim {
+                past_consumers,
+                ..trim
+            }
+            .body(),
+            None => return,
+        },
+        Step::Purge(generation) => partition::purge_body(generation),
         Step::Noop | Step::Commit | Step::Truncate => Vec::new(),
     };
     let (client, operation) = match *step {
@@ -181,6 +194,8 @@ pub(crate) fn play(log: &mut Log, step: &Step, next_request: &mut u64) {
         Step::Store(client, ..) => (client, Operation::StoreConsumerOffset),
         Step::AutoCommit(..) => (0, Operation::StoreConsumerOffset),
         Step::Delete(client, _) => (client, Operation::DeleteConsumerOffset),
+        Step::Trim(..) => (0, Operation::TrimLog),
+        Step::Purge(_) => (0, Operation::PurgePartition),
         Step::Noop => (0, Operation::Noop),
         Step::Commit => {
             if log.state.committed().op < log.state.appended().op {
@@ -213,7 +228,7 @@ fn truncate(log: &mut Log) {
 proptest! {
     #[test]
     fn replicas_agree_at_equal_commits(steps in proptest::collection::vec(step(), 0..60)) {
-        let limits = Limits { producers_max: 2, consumers_max: 2 };
+        let limits = Limits { producers_max: 2, consumers_max: 2, segment_size: 2_000 };
         let mut log = Log::new(limits);
         let mut next_request = 0;
         let mut replies = Vec::new();

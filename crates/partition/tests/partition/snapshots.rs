@@ -14,6 +14,7 @@ use crate::{
 const LIMITS: Limits = Limits {
     producers_max: 2,
     consumers_max: 2,
+    segment_size: 1 << 30,
 };
 
 fn restore(bytes: &[u8]) -> Result<PartitionState, SnapshotError> {

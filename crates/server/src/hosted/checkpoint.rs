@@ -117,6 +117,15 @@ impl Keeping {
         self.machine.discard_all();
     }
 
+    /// The oldest op that a checkpoint is kept of; 0 while the older of the two is not there.
+    pub(super) fn oldest_op(&self) -> Op {
+        let oldest = self
+            .machine
+            .oldest_op()
+            .filter(|_| self.machine.count() > 1);
+        oldest.unwrap_or_default()
+    }
+
     /// The newest op that a durable checkpoint is of.
     pub(super) fn newest_op(&self) -> Op {
         self.machine.newest().map_or(Op(0), |mark| mark.op)
@@ -272,7 +281,10 @@ impl Hosted {
             Restored::Metadata(_, snapshot) => {
                 core.notices.push(Notice::MetadataRestored(snapshot));
             }
-            Restored::Partition(partition) => self.partition = Some(partition),
+            Restored::Partition(partition) => {
+                self.partition = Some(partition);
+                self.note_first(op);
+            }
         }
     }
 
@@ -301,6 +313,7 @@ impl Hosted {
             base::sometimes!("checkpoint: the next is due before one could be saved");
         }
         self.keeping.taken = Some(Checkpoint { mark, body });
+        self.note_first(header.op);
         if planted::bug(28) && self.id == GroupId::METADATA {
             self.journal
                 .drop_before(header.op, &mut core.files, &mut core.out);
@@ -325,20 +338,21 @@ impl Hosted {
         if self.on_transfer_saved(op, core) {
             return;
         }
+        if self.partition.is_some() {
+            return self.drop_trimmed(core);
+        }
         // What the older of the two needs stays: the newest may turn out to be damaged.
         let machine = &self.keeping.machine;
         let Some(covered) = machine.oldest_op().filter(|_| machine.count() > 1) else {
             return;
         };
-        if self.id == GroupId::METADATA {
-            let covered = if planted::bug(35) {
-                self.journal.head().0
-            } else {
-                covered
-            };
-            self.journal
-                .drop_before(covered, &mut core.files, &mut core.out);
-        }
+        let covered = if planted::bug(35) {
+            self.journal.head().0
+        } else {
+            covered
+        };
+        self.journal
+            .drop_before(covered, &mut core.files, &mut core.out);
     }
 
     /// A peer asks for a part of a checkpoint, or for ops that this log no longer begins with.

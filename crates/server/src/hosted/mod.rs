@@ -11,6 +11,7 @@ mod poll;
 mod propose;
 mod recover;
 mod transfer;
+mod trim;
 
 use alloc::{
     boxed::Box,
@@ -25,11 +26,13 @@ use partition::PartitionState;
 use platform::{DiskDone, Fatal, Level};
 use storage::{Journal, JournalConfig, JournalEvent, ReadOps, Views};
 use wire::{
-    Command, ErrorCode, HEADER_SIZE,
+    Command, ErrorCode, HEADER_SIZE, Operation,
     replica::{Envelope, GroupStatus, Message, PrepareHeader, envelope_repair},
 };
 
-use self::{checkpoint::Keeping, poll::Polling, recover::Recovery, transfer::Transfer};
+use self::{
+    checkpoint::Keeping, poll::Polling, recover::Recovery, transfer::Transfer, trim::Trimming,
+};
 pub(crate) use self::{checkpoint::OWNER_CHECKPOINTS, propose::choose_partition};
 use crate::{
     Observation, Role,
@@ -91,6 +94,7 @@ pub(crate) struct Hosted {
     behind_gap: bool,
     /// Bodies that are on their way back into the log and that the state waits for.
     bodies: BTreeMap<Op, Bytes>,
+    trimming: Trimming,
     /// Of the newest prepare: timestamps never step back along the log.
     timestamp: Timestamp,
 }
@@ -115,6 +119,7 @@ impl Hosted {
         let limits = partition::Limits {
             producers_max: core.config.limits.producers_max,
             consumers_max: core.config.limits.consumers_max,
+            segment_size,
         };
         let partition = info.map(|info| Box::new(PartitionState::new(id, info.ids, limits)));
         Self {
@@ -130,6 +135,7 @@ impl Hosted {
             pending: VecDeque::new(),
             behind_gap: false,
             bodies: BTreeMap::new(),
+            trimming: Trimming::new(info),
             timestamp: Timestamp(0),
         }
     }
@@ -152,6 +158,7 @@ impl Hosted {
             pending: VecDeque::new(),
             behind_gap: false,
             bodies: BTreeMap::new(),
+            trimming: Trimming::default(),
             timestamp: Timestamp(0),
         }
     }
@@ -170,10 +177,6 @@ impl Hosted {
 
     pub(crate) fn partition(&self) -> Option<&PartitionState> {
         self.partition.as_deref()
-    }
-
-    pub(crate) fn segments(&self) -> usize {
-        self.journal.segments()
     }
 
     /// Verifies the next piece of what is sealed.
@@ -331,6 +334,9 @@ impl Hosted {
             base::sometimes!("server: a prepare is appended behind a gap");
             return;
         }
+        if self.is_in_state(header.op) {
+            return;
+        }
         if let Some(partition) = &mut self.partition {
             let body = &prepare[HEADER_SIZE..];
             if let Err(divergence) = partition.verify(&header, body) {
@@ -368,6 +374,10 @@ impl Hosted {
     /// A prepare is committed: apply it, tell who waits.
     fn commit(&mut self, prepare: Bytes, core: &mut Core) {
         let header = PrepareHeader::decode(&prepare).expect("consensus commits prepares");
+        if self.is_in_state(header.op) {
+            base::sometimes!("transfer: an op comes that the state has from a checkpoint");
+            return;
+        }
         let waiter = self.waiters.remove(&header.op);
         if self.pending.pop_front().is_none()
             && let Some(partition) = &mut self.partition
@@ -389,19 +399,37 @@ impl Hosted {
                 .notices
                 .push(Notice::MetadataCommitted { prepare, asker });
         };
+        let segments = partition.segments_count();
         let reply = partition.apply(&header, &prepare[HEADER_SIZE..]);
         let group = self.id;
-        let due = header
-            .op
-            .0
-            .is_multiple_of(core.config.limits.partition_checkpoint_ops);
+        let rolled = partition.segments_count() > segments;
+        let digest = core.config.observe.then(|| partition.digest());
+        self.trimming.applied = Some(header);
+        let due = self.calls_for_checkpoint(header.operation, core)
+            || header
+                .op
+                .0
+                .is_multiple_of(core.config.limits.partition_checkpoint_ops);
         let due = (due && matches!(self.state, State::Running(_)))
-            .then(|| (prepare.clone(), partition.snapshot()));
+            .then(|| Some((prepare.clone(), self.partition.as_ref()?.snapshot())))
+            .flatten();
         core.observe(|| Observation::Committed {
             group,
             prepare,
-            digest: partition.digest(),
+            digest: digest.expect("taken if it is observed"),
         });
+        if header.operation == Operation::PurgePartition {
+            core.notices.push(Notice::Purged);
+        }
+        let read = [
+            Operation::StoreConsumerOffset,
+            Operation::DeleteConsumerOffset,
+        ];
+        let released = self.trimming.is_held && read.contains(&header.operation);
+        let trimmed = header.operation == Operation::TrimLog;
+        if rolled || released || trimmed || self.owes_purge() {
+            core.notices.push(Notice::Upkeep(group));
+        }
         if let Some((prepare, snapshot)) = due {
             self.take_checkpoint(&prepare, &snapshot, core);
         }
@@ -453,6 +481,9 @@ impl Hosted {
         }
         if role != Role::ViewChange {
             core.notices.push(Notice::Settled(id));
+        }
+        if role == Role::Primary && self.partition.is_some() {
+            core.notices.push(Notice::Upkeep(id));
         }
         core.urgent = true;
     }

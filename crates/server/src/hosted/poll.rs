@@ -38,18 +38,7 @@ impl Hosted {
                     bytes_max: core.config.limits.poll_bytes_max,
                 };
                 let auto_commit = request.auto_commit;
-                match partition.plan_poll(&poll) {
-                    PollPlan::Empty(polled) => self.finish_poll(ask, &poll, false, polled, core),
-                    PollPlan::Read(reply) => {
-                        let polling = Polling {
-                            ask,
-                            poll,
-                            auto_commit,
-                            reply,
-                        };
-                        self.read_for(Box::new(polling), core);
-                    }
-                }
+                self.start_poll(ask, poll, auto_commit, core);
             }
             Ok(Request::GetConsumerOffset(target)) => {
                 let answer = match consumer_key(target.consumer) {
@@ -66,12 +55,33 @@ impl Hosted {
         }
     }
 
+    fn start_poll(&mut self, ask: Ask, poll: Poll, auto_commit: bool, core: &mut Core) {
+        let Some(partition) = &self.partition else {
+            return core
+                .answers
+                .push(ask.refuse(ErrorCode::PARTITION_NOT_FOUND));
+        };
+        match partition.plan_poll(&poll) {
+            PollPlan::Empty(polled) => self.finish_poll(ask, &poll, false, polled, core),
+            PollPlan::Read(reply) => {
+                let polling = Polling {
+                    ask,
+                    poll,
+                    auto_commit,
+                    reply,
+                };
+                self.read_for(Box::new(polling), core);
+            }
+        }
+    }
+
     fn read_for(&mut self, polling: Box<Polling>, core: &mut Core) {
         let range = ReadMessages {
             start: match polling.reply.start() {
                 PollStart::Offset(offset) => Start::Offset(offset),
                 PollStart::Timestamp(timestamp) => Start::Timestamp(timestamp),
             },
+            from: polling.reply.from(),
             up_to: polling.reply.up_to(),
             count_max: polling.reply.count_left(),
             bytes_max: polling.reply.bytes_left().max(1),
@@ -107,6 +117,16 @@ impl Hosted {
             auto_commit,
             reply,
         } = *polling;
+        let first = self.partition().map(partition::PartitionState::first_op);
+        if reply.count() == 0 && first.is_some_and(|first| first > reply.from()) {
+            base::sometimes!("trim: what a poll was reading has been trimmed");
+            return self.start_poll(ask, poll, auto_commit, core);
+        }
+        // An offset of before a purge says nothing about the messages after it.
+        let purges = self
+            .partition()
+            .map(|partition| partition.appended().purges);
+        let auto_commit = auto_commit && purges == Some(reply.purges());
         self.finish_poll(ask, &poll, auto_commit, reply.finish(), core);
     }
 

@@ -70,7 +70,7 @@ impl Hosted {
             &ask.header,
             ask.user,
             core.stamp(),
-            Waiter::Client(ask.clone()),
+            Some(Waiter::Client(ask.clone())),
             core,
         );
     }
@@ -102,6 +102,8 @@ impl Hosted {
         }
         if ask.header.operation == Operation::SendMessages {
             self.propose_send(ask, core);
+        } else if ask.header.operation == Operation::DeleteSegments {
+            self.propose_delete(ask, core);
         } else {
             let frame = ask.frame.clone();
             let (header, user) = (ask.header, ask.user);
@@ -110,7 +112,7 @@ impl Hosted {
                 &header,
                 user,
                 core.stamp(),
-                Waiter::Client(ask),
+                Some(Waiter::Client(ask)),
                 core,
             );
         }
@@ -119,6 +121,9 @@ impl Hosted {
     /// Messages: the batch keeps its place in the buffer; its header is stamped, and the 256
     /// bytes before it become the prepare's header.
     fn propose_send(&mut self, mut ask: Ask, core: &mut Core) {
+        if self.is_topic_full() {
+            return core.answers.push(ask.refuse(ErrorCode::TOPIC_FULL));
+        }
         let verified = SendMessages::decode(ask.body())
             .map_err(|error| error.code())
             .and_then(|send| {
@@ -155,7 +160,7 @@ impl Hosted {
             &header,
             user,
             stamped.timestamp,
-            Waiter::Client(ask),
+            Some(Waiter::Client(ask)),
             core,
         );
     }
@@ -185,19 +190,19 @@ impl Hosted {
             &header,
             user,
             core.stamp(),
-            Waiter::Poll(ask, pieces),
+            Some(Waiter::Poll(ask, pieces)),
             core,
         );
     }
 
     /// Seals `frame`, whose body stands, as the next prepare, and lets the group have it.
-    fn prepare(
+    pub(super) fn prepare(
         &mut self,
         mut frame: Bytes,
         request: &RequestHeader,
         user: u32,
         timestamp: Timestamp,
-        waiter: Waiter,
+        waiter: Option<Waiter>,
         core: &mut Core,
     ) {
         let State::Running(group) = &self.state else {
@@ -234,16 +239,18 @@ impl Hosted {
         header.seal_into(frame.get_mut().expect("a copy is not shared"));
         let header = PrepareHeader::decode(&frame).expect("sealed above");
         if base::planted::bug(16) {
-            self.acknowledge_early(&waiter, &header, core);
-        } else {
+            self.acknowledge_early(waiter.as_ref(), &header, core);
+        } else if let Some(waiter) = waiter {
             self.waiters.insert(op, waiter);
         }
         self.drive(core, |group, out| group.prepare(header, frame, out));
     }
 
     /// Planted bug 16: the reply leaves before the op has committed.
-    fn acknowledge_early(&self, waiter: &Waiter, header: &PrepareHeader, core: &mut Core) {
-        let Waiter::Client(ask) = waiter else { return };
+    fn acknowledge_early(&self, waiter: Option<&Waiter>, header: &PrepareHeader, core: &mut Core) {
+        let Some(Waiter::Client(ask)) = waiter else {
+            return;
+        };
         let (group, op) = (self.id, header.op);
         let (client, request) = (header.client, header.request);
         core.observe(|| crate::Observation::Acknowledged {
@@ -272,14 +279,20 @@ pub(super) const fn full(operation: Operation) -> ErrorCode {
 /// The reply frame of a partition's answer: a send's failure stands in the status, all else in
 /// the result section.
 pub(super) fn frame_reply(ask: &Ask, reply: &partition::Reply) -> Answer {
-    let operation = ask.header.operation;
+    // A deletion of segments is answered as the op it has become; its refusals stand in the status.
+    let deletes = ask.header.operation == Operation::DeleteSegments;
+    let operation = match ask.header.operation {
+        Operation::DeleteSegments => Operation::TrimLog,
+        operation => operation,
+    };
     let header = ReplyHeader {
         op: reply.op.0,
         commit: reply.op.0,
+        operation,
         ..ReplyHeader::to(&ask.header)
     };
     let result = reply.result.as_deref().map_err(|&code| code);
-    if operation.is_result_framed() {
+    if operation.is_result_framed() && !(deletes && result.is_err()) {
         let body = encode_result(result);
         return ask.answer(alloc::vec![wire::header::reply(&header, &body)]);
     }

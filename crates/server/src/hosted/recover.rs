@@ -421,5 +421,6 @@ impl Hosted {
             self.on_silent(peer, core);
         }
         core.notices.push(Notice::Settled(self.id));
+        self.drop_leftover(core);
     }
 }

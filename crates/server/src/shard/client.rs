@@ -105,6 +105,9 @@ impl Shard {
                 | Operation::CreateTopic
                 | Operation::UpdateTopic
                 | Operation::DeleteTopic
+                | Operation::PurgeStream
+                | Operation::PurgeTopic
+                | Operation::DeleteSegments
                 | Operation::CreatePartitions
                 | Operation::DeletePartitions
                 | Operation::SendMessages

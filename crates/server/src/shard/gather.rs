@@ -126,11 +126,16 @@ impl Shard {
     fn stats_of(&self, group: GroupId) -> Option<PartitionStats> {
         let hosted = self.groups.get(&group)?;
         let partition = hosted.partition()?;
+        let info = self.metadata.partition(group);
+        if info.is_some_and(|info| !hosted.has_purged(info.purges)) {
+            // The purge that empties it is on its way, and whoever asked for it may know.
+            return Some(EMPTY_PARTITION);
+        }
         Some(PartitionStats {
             current_offset: partition.current_offset().0,
             size_bytes: partition.size_bytes(),
             messages_count: partition.messages_count(),
-            segments_count: u32::try_from(hosted.segments().max(1)).unwrap_or(u32::MAX),
+            segments_count: u32::try_from(partition.segments_count()).unwrap_or(u32::MAX),
         })
     }
 

@@ -49,7 +49,11 @@ impl Shard {
             Plane::Session => self.propose_metadata(ask),
             Plane::Metadata => match self.judge(&ask) {
                 None => self.propose_metadata(ask),
-                Some(answer) => self.core.answers.push(answer),
+                Some(answer) => {
+                    // The first answer may have been lost while it waited.
+                    let purged = self.metadata.purged_by(ask.header.operation, ask.body());
+                    self.answer_when_purged(answer, &purged);
+                }
             },
             Plane::Internal => self
                 .core
@@ -121,7 +125,8 @@ impl Shard {
             let body = applied.reply.body();
             let mut answer = ask.reply(header.op, header.operation, &body);
             answer.metadata_op = header.op;
-            self.core.answers.push(answer);
+            let purged = self.metadata.purged_by(header.operation, ask.body());
+            self.answer_when_purged(answer, &purged);
         }
         self.release_held();
     }
@@ -149,8 +154,10 @@ impl Shard {
             }
         }
         for info in self.metadata.partitions() {
-            if old.partition(info.group).is_none() {
-                changes.push(Change::PartitionCreated(info));
+            match old.partition(info.group) {
+                None => changes.push(Change::PartitionCreated(info)),
+                Some(known) if known != info => changes.push(Change::PartitionUpdated(info)),
+                Some(_) => {}
             }
         }
         if old.op() > Op(0) {
@@ -195,6 +202,12 @@ impl Shard {
                     hosted.remove(&mut self.core);
                 }
                 self.unpark(group);
+                self.check_purges();
+            }
+            Change::PartitionUpdated(info) if mine(info.group) => {
+                if let Some(hosted) = self.groups.get_mut(&info.group) {
+                    hosted.want_purges(&info, &mut self.core);
+                }
             }
             Change::SessionClosed { client, session } => {
                 for connection in self.connections.iter_mut() {
@@ -206,6 +219,7 @@ impl Shard {
                 }
             }
             Change::PartitionCreated(_)
+            | Change::PartitionUpdated(_)
             | Change::PartitionDeleted { .. }
             | Change::SessionOpened { .. } => {}
         }

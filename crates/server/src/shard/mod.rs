@@ -5,6 +5,7 @@ mod client;
 mod gather;
 mod metadata_plane;
 mod peers;
+mod purges;
 mod reads;
 mod routing;
 mod startup;
@@ -22,6 +23,7 @@ use platform::{
 use self::{
     answers::{Held, Passed, Tickets},
     gather::Gathers,
+    purges::Purges,
     startup::Phase,
     system::Archives,
     upkeep::Upkeep,
@@ -59,6 +61,7 @@ pub struct Shard {
     archives: Archives,
     /// When this shard began to recover.
     started: Timestamp,
+    purges: Purges,
     /// Letters that came before this shard could take them, with their writers.
     early: Vec<(base::ShardIndex, Letter)>,
     /// Whether the operator asked for a stop before this shard could take it.
@@ -295,6 +298,8 @@ impl Shard {
             Letter::MetadataView { view } => self.on_metadata_view(view),
             Letter::Founded { op } => self.core.founded_at = Some(op),
             Letter::ClientPort(port) => self.client_port = port,
+            Letter::PurgeWatch { number, groups } => self.on_purge_watch(from, number, groups),
+            Letter::PurgeDone { number } => self.on_purge_done(from, number),
             Letter::StatsRequest { number, groups } => self.on_stats_request(from, number, &groups),
             Letter::StatsReply { number, stats } => self.on_stats_reply(from, number, &stats),
             Letter::ClientsRequest { number } => self.on_clients_request(from, number),
@@ -359,6 +364,8 @@ impl Shard {
                 self.unpark(group);
             }
             Notice::Deferred(ask) => self.on_deferred(ask),
+            Notice::Upkeep(group) => self.trim_partition(group),
+            Notice::Purged => self.check_purges(),
             Notice::Judge(ask) => self.on_metadata_ask(ask),
             Notice::Removed(group) => {
                 self.groups.remove(&group);

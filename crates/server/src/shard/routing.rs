@@ -69,6 +69,14 @@ impl Shard {
             Request::GetConsumerOffset(target) => self.resolve_offset(&target),
             Request::StoreConsumerOffset(request) => self.resolve_offset(&request.target),
             Request::DeleteConsumerOffset(request) => self.resolve_offset(&request.target),
+            Request::DeleteSegments(request) => {
+                let target = TopicTarget {
+                    stream: request.stream,
+                    topic: request.topic,
+                };
+                let partition = request.partition_id;
+                Ok(self.metadata.resolve_partition(&target, partition)?.group)
+            }
             _ => Err(ErrorCode::INVALID_COMMAND),
         }
     }

@@ -28,6 +28,8 @@ pub(super) struct Upkeep {
     space_at: Option<Instant>,
     repair_at: Option<Instant>,
     scrub_at: Option<Instant>,
+    retain_at: Option<Instant>,
+    purge_at: Option<Instant>,
     /// The group that was repaired last.
     repaired: Option<GroupId>,
     /// The group that was scrubbed last.
@@ -36,10 +38,16 @@ pub(super) struct Upkeep {
 
 impl Upkeep {
     pub(super) fn deadline(&self) -> Option<Instant> {
-        [self.space_at, self.repair_at, self.scrub_at]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.space_at,
+            self.repair_at,
+            self.scrub_at,
+            self.retain_at,
+            self.purge_at,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 }
 
@@ -91,6 +99,23 @@ impl Shard {
         } else {
             self.upkeep.scrub_at.get_or_insert(now + scrub);
         }
+        self.arm_trims();
+    }
+
+    /// Sets the timers of partitions that have something to trim or purge.
+    fn arm_trims(&mut self) {
+        let now = self.core.now.monotonic;
+        let interval = self.core.config.timing.retention;
+        if interval.is_zero() || self.core.aging.is_empty() || self.is_stopping() {
+            self.upkeep.retain_at = None;
+        } else {
+            self.upkeep.retain_at.get_or_insert(now + interval);
+        }
+        if self.core.owing.is_empty() || self.is_stopping() {
+            self.upkeep.purge_at = None;
+        } else {
+            self.upkeep.purge_at.get_or_insert(now + SPACE_RETRY);
+        }
     }
 
     pub(super) fn fire_upkeep(&mut self) {
@@ -104,6 +129,28 @@ impl Shard {
         }
         if due(&mut self.upkeep.scrub_at) {
             self.scrub();
+        }
+        if due(&mut self.upkeep.retain_at) {
+            for id in self.core.aging.clone() {
+                self.trim_partition(id);
+            }
+        }
+        if due(&mut self.upkeep.purge_at) {
+            for id in self.core.owing.clone() {
+                self.trim_partition(id);
+            }
+        }
+    }
+
+    /// Lets a partition trim or purge its log, if it leads and must.
+    pub(super) fn trim_partition(&mut self, id: GroupId) {
+        let Some(info) = self.metadata.partition(id) else {
+            self.core.aging.remove(&id);
+            self.core.owing.remove(&id);
+            return;
+        };
+        if let Some(hosted) = self.groups.get_mut(&id) {
+            hosted.upkeep(&info, &mut self.core);
         }
     }
 

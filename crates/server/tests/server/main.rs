@@ -24,3 +24,4 @@ mod sessions;
 mod system;
 mod torture;
 mod transfers;
+mod trims;

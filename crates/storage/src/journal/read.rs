@@ -43,6 +43,8 @@ pub struct ReadOps {
 pub struct ReadMessages {
     /// The first.
     pub start: Start,
+    /// The first op to look at: what stands before it has been trimmed or purged.
+    pub from: Op,
     /// The last op to look at: the commit.
     pub up_to: Op,
     /// No record is read beyond so many messages from the start on.
@@ -56,8 +58,8 @@ pub struct ReadMessages {
 enum Purpose {
     /// Ops from the given one.
     Ops { id: u64, from: Op },
-    /// Ops from the first record of messages that `start` accepts.
-    Messages { id: u64, start: Start },
+    /// Ops from the first record of messages that `start` accepts, none before `from`.
+    Messages { id: u64, start: Start, from: Op },
     /// The ops that the tail lacks after a truncation.
     Refill,
     /// One chunk, to see whether it is still whole.
@@ -147,9 +149,10 @@ impl Reader {
         base::invariant!(header.op == self.next);
         let wanted = match self.purpose {
             Purpose::Ops { from, .. } => header.op >= from,
-            Purpose::Messages { start, .. } => {
+            Purpose::Messages { start, from, .. } => {
                 !self.prepares.is_empty()
-                    || Messages::of(header, record).is_some_and(|m| start.accepts(&m))
+                    || header.op >= from
+                        && Messages::of(header, record).is_some_and(|m| start.accepts(&m))
             }
             Purpose::Refill => {
                 let place = Some((self.segment, self.position));
@@ -220,26 +223,26 @@ impl Journal {
         out: &mut Outbox,
         events: &mut Vec<JournalEvent>,
     ) {
-        let start = range.start;
+        let (start, from) = (range.start, range.from);
         let to = range.up_to.min(self.head);
-        let mut reader = Reader::new(Purpose::Messages { id, start }, to, range.bytes_max);
+        let mut reader = Reader::new(Purpose::Messages { id, start, from }, to, range.bytes_max);
         reader.count_left = u64::from(range.count_max.max(1));
         let complete = !self.is_before_memory(self.first_op());
-        match self.tail.find(start, complete) {
+        match self.tail.find(start, from, complete) {
             Found::At(op) => reader.next = op,
             Found::Beyond => reader.next = to.next(),
             Found::Unknown => {
-                let before = |segment: &Segment| segment.index.begins_at_or_before(start);
+                let before = |segment: &Segment| segment.index.begins_at_or_before(start, from);
                 let index = self.segments.partition_point(before).saturating_sub(1);
                 let segment = &self.segments[index];
-                let place = segment.index.find_start(start);
+                let place = segment.index.find_start(start, from);
                 let (op, position) = place.unwrap_or((segment.first, SEGMENT_HEADER_SIZE));
                 reader.segment = segment.first;
                 reader.next = op;
                 reader.position = position;
                 if let Start::Offset(offset) = start {
                     let last = offset.0.saturating_add(reader.count_left - 1);
-                    reader.end = segment.index.find_end(Start::Offset(Offset(last)));
+                    reader.end = segment.index.find_end(Start::Offset(Offset(last)), from);
                 }
             }
         }

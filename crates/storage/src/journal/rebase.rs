@@ -117,6 +117,12 @@ impl Journal {
         self.advance_quietly(files, out);
     }
 
+    /// Whether a segment is here of which all ops are below `op`, and which is not the active one.
+    #[must_use]
+    pub fn holds_whole_before(&self, op: Op) -> bool {
+        self.segments.get(1).is_some_and(|next| next.first <= op)
+    }
+
     /// Whether the oldest segment may go.
     pub(super) fn may_drop(&self) -> bool {
         let [_, next, ..] = self.segments.as_slice() else {

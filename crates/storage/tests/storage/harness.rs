@@ -289,6 +289,7 @@ impl Harness {
     /// Reads messages and waits: the ops found.
     pub(crate) fn read_messages(&mut self, start: Start, up_to: u64, bytes_max: usize) -> Vec<u64> {
         self.read_range(ReadMessages {
+            from: Op(1),
             start,
             up_to: Op(up_to),
             bytes_max,

@@ -258,6 +258,7 @@ fn a_read_of_messages_ends_with_the_record_that_completes_the_count() {
         let mut harness = with_messages(segment_size, tail_cache);
         for (offset, count_max) in [(0, 1), (0, 10), (0, 11), (25, 5), (25, 6), (299, 1000)] {
             let found = harness.read_range(ReadMessages {
+                from: Op(1),
                 start: Start::Offset(Offset(offset)),
                 up_to: Op(60),
                 bytes_max: usize::MAX,

@@ -336,6 +336,7 @@ impl World {
         let id = self.model.expect_read(log[first..].to_vec(), 2000);
         let start = Start::Offset(Offset(offset));
         let range = ReadMessages {
+            from: Op(1),
             start,
             up_to: Op(up_to),
             bytes_max: 2000,
