@@ -283,6 +283,7 @@ mod tests {
                 request_checksum: 0,
                 user: 0,
                 operation: wire::Operation::Noop,
+                encryption: None,
             };
             blank.seal_into(frame.as_mut_slice());
             PrepareHeader {

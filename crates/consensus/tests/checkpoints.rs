@@ -27,6 +27,7 @@ fn prepare(op: u64, parent: u128, session: u64) -> (PrepareHeader, Bytes) {
         request_checksum: 0,
         user: 0,
         operation: Operation::CreateStream,
+        encryption: None,
     };
     header.seal_into(&mut frame);
     let header = PrepareHeader::decode(&frame).expect("just sealed");

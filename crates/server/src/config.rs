@@ -6,6 +6,8 @@ use alloc::{string::String, vec::Vec};
 use base::{ReplicaIndex, ShardIndex};
 use platform::Address;
 
+use crate::EncryptionKey;
+
 /// Start-up parameters of one shard.
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
@@ -29,6 +31,8 @@ pub struct ShardConfig {
     pub boot_id: u128,
     /// The root user's name and password hash.
     pub root: RootCredential,
+    /// What messages are encrypted with before they enter a log; the same on every node.
+    pub encryption: Option<EncryptionKey>,
     /// Bounds of everything that could grow.
     pub limits: Limits,
     /// Timeouts.

@@ -57,6 +57,8 @@ pub(crate) struct Core {
     pub(crate) now: Now,
     pub(crate) out: Outbox,
     pub(crate) prng: Prng,
+    /// Salts of encrypted bodies; a stream of its own, so that encryption changes no timing.
+    pub(crate) salts: Prng,
     pub(crate) files: FileIds,
     pub(crate) views: ViewStore,
     /// What the view store holds durably.

@@ -22,6 +22,7 @@ mod clock;
 mod config;
 mod connections;
 mod core;
+mod encryption;
 mod gauges;
 mod hosted;
 mod lease;
@@ -31,6 +32,7 @@ mod paths;
 mod shard;
 
 pub use config::{Limits, NodeAddress, RootCredential, ShardConfig, Timing};
+pub use encryption::{CannotDecrypt, EncryptionKey};
 pub use gauges::Gauges;
 pub use observation::{Observation, Role};
 pub use shard::Shard;

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::exit::Failure;
+use crate::{encryption, exit::Failure};
 
 /// The data directory, locked for this process as long as this lives.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Data {
             let Some(name) = name.to_str() else { continue };
             if name.starts_with("shard-") || ["metadata", "partitions", "runtime"].contains(&name) {
                 fs::remove_dir_all(entry.path())?;
-            } else if name == "root.credential" {
+            } else if name == "root.credential" || name == encryption::FILE {
                 fs::remove_file(entry.path())?;
             }
         }

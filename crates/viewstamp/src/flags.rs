@@ -34,6 +34,9 @@ Settings that matter most:
                                           ports.tcp, ports.tcp_replica, advertised_address
   sharding.cpu_allocation                 shards: all, a number or a range   all
                                           (the same on all nodes of a cluster)
+  encryption.enabled, encryption.key      messages encrypted at rest with    false
+                                          AES-256-GCM; 32 bytes in base64,
+                                          the same on all nodes
   logging.level (or RUST_LOG)             what is logged                     info
   IGGY_ROOT_USERNAME, IGGY_ROOT_PASSWORD  the root user, at the first start  environment only
 

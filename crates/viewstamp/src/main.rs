@@ -6,6 +6,7 @@
 mod config;
 mod data;
 mod effective;
+mod encryption;
 mod exit;
 mod flags;
 mod inspect;
@@ -88,6 +89,7 @@ fn serve(flags: &Flags) -> Result<(), Failure> {
         wiped.map_err(|error| Failure::Data(format!("{}: {error}", config.path.display())))?;
         tracing::warn!("wiped {} as --fresh asks", config.path.display());
     }
+    encryption::check(&data, config.encryption.as_ref())?;
     let root = root::load_or_make(&data, given, config.clustered)?;
     if let Some(warning) = &root.warning {
         // Not through the log, which goes into diagnostic archives: it may tell a password.

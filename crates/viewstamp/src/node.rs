@@ -122,6 +122,7 @@ impl Node {
             replica_listen: self.config.replica_listen,
             boot_id,
             root: self.root.clone(),
+            encryption: self.config.encryption.clone(),
             limits: self.config.limits.clone(),
             timing: self.config.timing.clone(),
             observe: false,

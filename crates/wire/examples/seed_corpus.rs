@@ -36,6 +36,7 @@ fn prepare_of(body: &[u8]) -> Vec<u8> {
         request_checksum: 0,
         user: 0,
         operation: Operation::SendMessages,
+        encryption: None,
     };
     header.seal_into(&mut frame);
     frame

@@ -203,6 +203,7 @@ pub(crate) mod tests {
             request_checksum: 0,
             user: 0,
             operation: Operation::SendMessages,
+            encryption: None,
         };
         header.seal_into(&mut frame);
         frame

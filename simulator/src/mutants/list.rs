@@ -90,7 +90,7 @@ pub(crate) const TABLE: [Mutant; 36] = [
 
 /// Bugs of our own: each was in the product for some hours, until a test or a seed found it.
 #[rustfmt::skip]
-pub(crate) const OWN: [Mutant; 8] = [
+pub(crate) const OWN: [Mutant; 9] = [
     bug(37, 'S', 500, "succession", "log_view stored before the log that belongs to it is durable"),
     bug(38, 'S', 1_000, "succession", "a log in doubt wins over a trusted quorum"),
     bug(39, 'S', 1_000, "succession", "a new primary repairs its log from any voter"),
@@ -99,6 +99,7 @@ pub(crate) const OWN: [Mutant; 8] = [
     bug(42, 'S', 1_000, "swarm", "a request is judged before all commits of the turn are applied"),
     bug(43, 'S', 2_000, "succession", "a log in doubt is trusted before what it lacked is durable"),
     bug(44, 'L', 1_000, "succession", "the end of an install withdraws a wish for a view"),
+    bug(54, 'S', 100, "swarm", "every encrypted body has the same salt"),
 ];
 
 /// Those that die within some ten seconds of a processor: CI hunts them on every run.

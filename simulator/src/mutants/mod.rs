@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn every_bug_has_a_number_of_its_own_and_a_profile() {
         let numbers: Vec<u32> = all().map(|mutant| mutant.number).collect();
-        assert!(numbers.iter().copied().eq(1..=44), "1 to the last, no gap");
+        assert!(numbers.is_sorted_by(|a, b| a < b), "each number once");
         for mutant in all() {
             assert!(
                 Profile::find(mutant.profile).is_some(),

@@ -29,7 +29,7 @@ mod watch;
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, VecDeque},
+    collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
 };
 
 use base::{Domain, GroupId, Prng};
@@ -269,6 +269,8 @@ pub(crate) struct World {
     trace: bool,
     root_hash: String,
     passwords: Vec<(String, bool)>,
+    /// Salts of the encrypted batches in the history.
+    salts: BTreeSet<[u8; 10]>,
     /// What computations under way will say, by number, and how many there were.
     computed: (u64, BTreeMap<u64, platform::Outcome>),
     last_calls: Vec<crate::workload::FinalCall>,
@@ -320,6 +322,7 @@ impl World {
             trace,
             root_hash: nodes::root_hash(),
             passwords: Vec::new(),
+            salts: BTreeSet::new(),
             computed: Default::default(),
             last_calls: Vec::new(),
             must_hold: Vec::new(),

@@ -10,7 +10,7 @@ use base::{Bytes, Prng, ReplicaIndex, ShardIndex};
 use platform::{
     ConnectionId, Effect, Event, Facts, Fatal, Level, ListenerId, NetworkEvent, Now, Outcome, Work,
 };
-use server::{NodeAddress, RootCredential, Shard, ShardConfig};
+use server::{EncryptionKey, NodeAddress, RootCredential, Shard, ShardConfig};
 
 use super::{Due, World, clock::Clock};
 use crate::{
@@ -147,10 +147,17 @@ impl World {
                 username: USERNAME.into(),
                 hash: self.root_hash.clone(),
             },
+            encryption: self.encryption(),
             limits: self.shape.limits.clone(),
             timing: self.shape.timing.clone(),
             observe: true,
         }
+    }
+
+    /// A quarter of all runs is encrypted. It draws from nothing and changes no size, so a seed's
+    /// history is the same with and without.
+    pub(super) fn encryption(&self) -> Option<EncryptionKey> {
+        (self.shape.seed % 4 == 3).then(|| EncryptionKey::new([0x5A; 32]))
     }
 
     /// Starts the process of a node.

@@ -167,9 +167,32 @@ impl World {
             self.checkers
                 .clocks
                 .on_committed(time, (group, op), header.timestamp, window)?;
-            self.observe_canonical(&header, prepare)?;
+            let opened = self.open(&header, prepare)?;
+            self.observe_canonical(&header, &opened)?;
         }
         Ok(())
+    }
+
+    /// A prepare with its messages as they were sent. In an encrypted run no batch is in a log
+    /// as it was sent, and no two have a salt in common.
+    fn open(&mut self, header: &PrepareHeader, prepare: &Bytes) -> Result<Bytes, Failure> {
+        let key = self.encryption();
+        let wanted = key.is_some() && header.operation == Operation::SendMessages;
+        let fresh = header
+            .encryption
+            .is_none_or(|encryption| self.salts.insert(encryption.salt));
+        let opened = key.map_or_else(|| Ok(prepare.clone()), |key| key.open(prepare));
+        match opened {
+            Ok(opened) if wanted == header.encryption.is_some() && fresh => Ok(opened),
+            _ => Err(Failure {
+                check: "encryption",
+                time: self.time,
+                message: format!(
+                    "{} op {} is not encrypted as it should be",
+                    header.group, header.op
+                ),
+            }),
+        }
     }
 
     /// What a majority of the clocks says, if nothing has happened to anybody for long.

@@ -425,6 +425,7 @@ impl Cluster {
                 request_checksum: 0,
                 user: 0,
                 operation: Operation::Noop,
+                encryption: None,
             };
             header.seal_into(buffer.as_mut_slice());
             let frame = buffer.freeze();

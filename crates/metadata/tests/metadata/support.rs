@@ -79,6 +79,7 @@ impl Log {
             request_checksum: entry.request_checksum,
             user: self.user,
             operation: entry.operation,
+            encryption: None,
         };
         let mut frame = vec![0; HEADER_SIZE + entry.body.len()];
         frame[HEADER_SIZE..].copy_from_slice(entry.body);

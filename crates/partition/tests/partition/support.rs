@@ -82,6 +82,7 @@ impl Log {
             request_checksum: 0,
             user: 0,
             operation,
+            encryption: None,
         };
         header.seal_into(&mut frame);
         let header = PrepareHeader::verify(&frame).expect("just sealed");

@@ -5,10 +5,13 @@ use alloc::{boxed::Box, vec::Vec};
 use base::Bytes;
 use partition::{Poll, PollPlan, PollReply, PollStart, Polled, Progress, consumer_key};
 use storage::{ReadMessages, Start};
-use wire::{ErrorCode, Operation, ReplyHeader, Request, header::reply_head, reply::PollHead};
+use wire::{
+    ErrorCode, Operation, ReplyHeader, Request, header::reply_head, replica::PrepareHeader,
+    reply::PollHead,
+};
 
 use super::{Hosted, Read};
-use crate::{ask::Ask, core::Core};
+use crate::{CannotDecrypt, ask::Ask, core::Core};
 
 /// A poll that reads the journal.
 pub(super) struct Polling {
@@ -99,7 +102,11 @@ impl Hosted {
     ) {
         let mut more = !prepares.is_empty();
         for prepare in prepares {
-            match polling.reply.push(prepare) {
+            let opened = match open(prepare, core) {
+                Ok(opened) => opened,
+                Err(code) => return core.answers.push(polling.ask.refuse(code)),
+            };
+            match polling.reply.push(&opened) {
                 Ok(Progress::More) => {}
                 Ok(Progress::Done) => {
                     more = false;
@@ -176,4 +183,19 @@ impl Hosted {
         core.answers
             .push(ask.refuse(ErrorCode::TRANSIENT_NOT_ACCEPTED));
     }
+}
+
+/// A prepare as a poll reads it: decrypted, if it is encrypted.
+fn open(prepare: &Bytes, core: &Core) -> Result<Bytes, ErrorCode> {
+    let Some(key) = &core.config.encryption else {
+        let header = PrepareHeader::decode(prepare);
+        let encrypted = header.is_ok_and(|header| header.encryption.is_some());
+        return if encrypted {
+            Err(ErrorCode::CANNOT_DECRYPT_DATA)
+        } else {
+            Ok(prepare.clone())
+        };
+    };
+    key.open(prepare)
+        .map_err(|CannotDecrypt| ErrorCode::CANNOT_DECRYPT_DATA)
 }

@@ -214,7 +214,7 @@ impl Hosted {
             parent,
             commit,
         } = group.next_slot();
-        let header = PrepareHeader {
+        let mut header = PrepareHeader {
             checksum: 0,
             checksum_body: 0,
             size: 0,
@@ -232,11 +232,18 @@ impl Hosted {
             request_checksum: request.request_checksum,
             user,
             operation: request.operation,
+            encryption: None,
         };
         if frame.get_mut().is_none() {
             frame = Bytes::copy_of(&frame);
         }
-        header.seal_into(frame.get_mut().expect("a copy is not shared"));
+        let bytes = frame.get_mut().expect("a copy is not shared");
+        if header.operation == Operation::SendMessages
+            && let Some(key) = &core.config.encryption
+        {
+            key.encrypt(&mut header, bytes, &mut core.salts);
+        }
+        header.seal_into(bytes);
         let header = PrepareHeader::decode(&frame).expect("sealed above");
         if base::planted::bug(16) {
             self.acknowledge_early(waiter.as_ref(), &header, core);

@@ -452,7 +452,9 @@ impl Shard {
     /// Creates a shard; it begins to recover.
     #[must_use]
     pub fn new(config: ShardConfig, seed: u64, now: Now, out: &mut Outbox) -> Self {
-        let prng = Prng::new(seed, base::Domain::Replica, u64::from(config.shard.0));
-        startup::begin(config, prng, now, out)
+        let stream = |entity| Prng::new(seed, base::Domain::Replica, entity);
+        let entity = u64::from(config.shard.0);
+        let prngs = (stream(entity), stream(1 << 32 | entity));
+        startup::begin(config, prngs, now, out)
     }
 }

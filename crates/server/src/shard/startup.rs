@@ -52,7 +52,12 @@ pub(super) enum Phase {
     Stopped,
 }
 
-pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Outbox) -> Shard {
+pub(super) fn begin(
+    config: ShardConfig,
+    (mut prng, salts): (Prng, Prng),
+    now: Now,
+    out: &mut Outbox,
+) -> Shard {
     base::invariant!(config.shard.0 < config.shard_count);
     base::invariant!((1..=7).contains(&config.nodes.len()));
     let replica_count = u8::try_from(config.nodes.len()).expect("at most seven");
@@ -92,6 +97,7 @@ pub(super) fn begin(config: ShardConfig, mut prng: Prng, now: Now, out: &mut Out
         now,
         out: Vec::new(),
         prng,
+        salts,
         views,
         durable_views: BTreeMap::new(),
         power_lost: false,

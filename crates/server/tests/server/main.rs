@@ -13,6 +13,7 @@ mod checkpoints;
 mod connections;
 mod consumers;
 mod damage;
+mod encryption;
 mod leases;
 mod lifecycle;
 mod messages;

@@ -11,7 +11,9 @@ use platform::{
     Address, ConnectionId, DiskDone, DiskRequest, Effect, Event, Facts, Fatal, ListenerId,
     NetworkEvent, Now, Outbox, Outcome, Token, Work,
 };
-use server::{Limits, NodeAddress, Observation, RootCredential, Shard, ShardConfig, Timing};
+use server::{
+    EncryptionKey, Limits, NodeAddress, Observation, RootCredential, Shard, ShardConfig, Timing,
+};
 use wire::ArchiveContent;
 
 use crate::disk::Disk;
@@ -56,12 +58,13 @@ pub(crate) struct Options {
     pub(crate) peers: u8,
     /// This node's number; the last, unless it is said.
     pub(crate) replica: Option<u8>,
+    pub(crate) encryption: Option<EncryptionKey>,
     pub(crate) limits: Limits,
     pub(crate) timing: Timing,
 }
 
 pub(crate) struct Node {
-    options: Options,
+    pub(crate) options: Options,
     pub(crate) shards: Vec<Shard>,
     pub(crate) disk: Disk,
     pub(crate) time: u64,
@@ -161,6 +164,7 @@ impl Node {
                 username: USERNAME.into(),
                 hash: "the hash".into(),
             },
+            encryption: self.options.encryption.clone(),
             limits: self.options.limits.clone(),
             timing: self.options.timing.clone(),
             observe: true,

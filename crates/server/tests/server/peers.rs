@@ -122,6 +122,7 @@ fn prepare(prng: &mut Prng, replica: u8) -> Bytes {
         request_checksum: 0,
         user: 0,
         operation: operations[prng.index(operations.len())],
+        encryption: None,
     };
     header.seal_into(&mut frame);
     Bytes::copy_of(&frame)

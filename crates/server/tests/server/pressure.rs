@@ -32,7 +32,7 @@ fn a_frame_of_the_largest_size_is_served_and_one_byte_more_closes_the_connection
     let answer = client.exchange(node, &ping_of(&client, 4096));
     assert_eq!(
         answer.code(),
-        Some(wire::ErrorCode::INVALID_COMMAND),
+        Some(ErrorCode::INVALID_COMMAND),
         "read to its end"
     );
     let other = Client::connect(node, 2);

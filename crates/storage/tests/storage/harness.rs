@@ -69,6 +69,7 @@ pub(crate) fn prepare(sketch: Sketch) -> Bytes {
         request_checksum: 0,
         user: 1,
         operation,
+        encryption: None,
     };
     header.seal_into(frame.as_mut_slice());
     frame.freeze()

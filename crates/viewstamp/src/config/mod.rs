@@ -13,10 +13,12 @@ use std::{
 };
 
 use base::ReplicaIndex;
-use server::{Limits, NodeAddress, Timing};
+use server::{EncryptionKey, Limits, NodeAddress, Timing};
 use tracing_subscriber::filter::Targets;
 
 use settings::Settings;
+
+use crate::encryption;
 
 /// Where clients are accepted if nobody says otherwise.
 const CLIENT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8090);
@@ -45,6 +47,8 @@ pub(crate) struct Config {
     pub(crate) close_grace: Duration,
     /// How long shards may take to stop.
     pub(crate) stop_timeout: Duration,
+    /// What messages are encrypted with at rest.
+    pub(crate) encryption: Option<EncryptionKey>,
     /// What is logged.
     pub(crate) log: Targets,
     /// Addresses of transports that we do not have, repeated in the effective configuration.
@@ -153,9 +157,25 @@ fn build(settings: &mut Settings, log: Option<&str>, overrides: &Overrides) -> C
         letters_max: letters_max.map_or(1024, |count| usize::try_from(count).expect("bounded")),
         close_grace: close_grace.unwrap_or(Duration::from_secs(2)),
         stop_timeout: stop_timeout.unwrap_or(Duration::from_secs(10)),
+        encryption: encryption_key(settings),
         log: log_filter(settings, log),
         other_addresses: other_addresses.into(),
     }
+}
+
+/// The key of messages at rest, if they are to be encrypted.
+fn encryption_key(settings: &mut Settings) -> Option<EncryptionKey> {
+    let enabled = settings.parse("encryption.enabled", value::boolean) == Some(true);
+    let key = settings.parse("encryption.key", |text| match text.trim() {
+        // What published configurations have where nothing is encrypted.
+        "" if !enabled => Ok(None),
+        text => encryption::parse(text).map(Some),
+    });
+    if enabled && settings.get("encryption.key").is_none() {
+        let problem = "encryption.enabled needs encryption.key: 32 bytes in base64";
+        settings.problems.push(problem.into());
+    }
+    key.flatten().filter(|_| enabled)
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

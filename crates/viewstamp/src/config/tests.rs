@@ -107,7 +107,7 @@ fn what_only_tunes_or_switches_off_is_one_warning_each() {
         ("IGGY_SYSTEM_LOGGING_FILE_ENABLED", "true"),
         ("IGGY_MEMORY_POOL_SIZE", "512 MiB"),
         ("IGGY_METADATA_PARTITIONS_MAX", "0"),
-        ("IGGY_ENCRYPTION_KEY", "a-secret"),
+        ("IGGY_HTTP_JWT_ENCODING_SECRET", "a-secret"),
     ];
     let Loaded { config, warnings } = environment(&given).unwrap();
     assert_eq!(warnings.len(), given.len(), "{warnings:?}");
@@ -132,7 +132,6 @@ fn what_asks_for_more_than_we_can_do_is_refused() {
         ("IGGY_HTTP_ENABLED", "TRUE"),
         ("IGGY_WEBSOCKET_ENABLED", "true"),
         ("IGGY_TCP_TLS_ENABLED", "true"),
-        ("IGGY_SYSTEM_ENCRYPTION_ENABLED", "true"),
         ("IGGY_CLUSTER_AUTH_ENABLED", "true"),
         ("IGGY_METADATA_PARTITIONS_MAX", "10"),
         (
@@ -357,4 +356,26 @@ fn log_levels_come_from_rust_log_then_the_setting() {
         "debug"
     );
     assert!(log(&[("IGGY_SYSTEM_LOGGING_LEVEL", "a=b=c")]).is_err());
+}
+
+#[test]
+fn encryption_needs_a_key_and_no_problem_shows_one() {
+    let key = "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
+    for section in ["IGGY_ENCRYPTION", "IGGY_SYSTEM_ENCRYPTION"] {
+        let (enabled, name) = (format!("{section}_ENABLED"), format!("{section}_KEY"));
+        let config = |given: &[(&str, &str)]| environment(given).map(|loaded| loaded.config);
+        let on = config(&[(&enabled, "true"), (&name, key)]).unwrap();
+        assert_eq!(on.encryption, Some(EncryptionKey::new([7; 32])));
+        for off in [
+            config(&[]),
+            config(&[(&enabled, "false"), (&name, key)]),
+            config(&[(&name, key)]),
+            config(&[(&name, "")]),
+        ] {
+            assert_eq!(off.unwrap().encryption, None);
+        }
+        assert!(problem(environment(&[(&enabled, "true")])).contains("encryption.key"));
+        let short = problem(environment(&[(&enabled, "true"), (&name, &key[4..])]));
+        assert!(short.contains("32 bytes") && !short.contains(&key[4..]));
+    }
 }

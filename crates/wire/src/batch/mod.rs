@@ -401,11 +401,26 @@ pub fn stamp(
         base_timestamp,
         ..header
     };
+    header.batch_checksum = checksum(&header, frames)?;
+    header.encode_into(bytes);
+    Ok(header)
+}
+
+fn checksum(header: &BatchHeader, frames: Frames<'_>) -> Result<u64, BatchError> {
     let mut hash = header.start_checksum();
     for frame in frames {
         hash.update(&frame?.checksum_bytes());
     }
-    header.batch_checksum = hash.finish();
+    Ok(hash.finish())
+}
+
+/// Computes the batch checksum over a header and frames that stand, and writes it.
+///
+/// # Errors
+/// [`BatchError`] if `bytes` is not a batch; `bytes` is untouched then.
+pub fn restore_checksum(bytes: &mut [u8]) -> Result<BatchHeader, BatchError> {
+    let (mut header, frames) = frames(bytes)?;
+    header.batch_checksum = checksum(&header, frames)?;
     header.encode_into(bytes);
     Ok(header)
 }

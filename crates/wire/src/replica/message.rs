@@ -603,6 +603,7 @@ mod tests {
             request_checksum: 0,
             user: 0,
             operation: Operation::Noop,
+            encryption: None,
         };
         header.seal_into(frame.as_mut_slice());
         PrepareHeader::verify(&frame.freeze()).expect("just sealed")

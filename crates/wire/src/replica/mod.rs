@@ -161,7 +161,8 @@ pub fn frame_size(header: &[u8]) -> Result<usize, Invalid> {
 /// ```text
 /// 128 parent u128   144 client u128   160 group u64   168 op u64   176 commit u64
 /// 184 timestamp u64 192 request u64   200 session u64 208 request_checksum u128
-/// 224 user u32      228 operation u8  229 zero
+/// 224 user u32      228 operation u8  229 encryption u8, 0 for none, 1 for AES-256-GCM:
+///                                     230 salt [10]   240 tag [16]
 /// ```
 ///
 /// Its `checksum` is its identity: `parent` is the checksum of the op before (0 for op 1), so
@@ -202,6 +203,39 @@ pub struct PrepareHeader {
     pub user: u32,
     /// What to do.
     pub operation: Operation,
+    /// How the messages in the body are encrypted, if they are.
+    pub encryption: Option<Encryption>,
+}
+
+/// What stands in a header about an encrypted body; the rest of what it takes is the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encryption {
+    /// Makes the body's own key; never the same twice.
+    pub salt: [u8; 10],
+    /// Shows that the body is what was encrypted, and the key the right one.
+    pub tag: [u8; 16],
+}
+
+impl Encryption {
+    const AT: usize = 229;
+    const AES_256_GCM: u8 = 1;
+
+    fn decode(header: &[u8]) -> Result<Option<Self>, Invalid> {
+        match array::<1>(header, Self::AT)? {
+            [0] => Ok(None),
+            [Self::AES_256_GCM] => Ok(Some(Self {
+                salt: array(header, Self::AT + 1)?,
+                tag: array(header, Self::AT + 11)?,
+            })),
+            _ => Err(Invalid::Field),
+        }
+    }
+
+    fn encode(&self, header: &mut [u8]) {
+        put(header, Self::AT, [Self::AES_256_GCM]);
+        put(header, Self::AT + 1, self.salt);
+        put(header, Self::AT + 11, self.tag);
+    }
 }
 
 impl PrepareHeader {
@@ -234,6 +268,7 @@ impl PrepareHeader {
             request_checksum: u128_at(208)?,
             user: u32::from_le_bytes(array(frame, 224)?),
             operation: Operation::from_byte(array::<1>(frame, 228)?[0]).ok_or(Invalid::Field)?,
+            encryption: Encryption::decode(frame)?,
         })
     }
 
@@ -278,6 +313,9 @@ impl PrepareHeader {
         put(frame, 208, self.request_checksum.to_le_bytes());
         put(frame, 224, self.user.to_le_bytes());
         put(frame, 228, [self.operation as u8]);
+        if let Some(encryption) = &self.encryption {
+            encryption.encode(frame);
+        }
     }
 
     /// Verifies a whole prepare frame and reads its header.
