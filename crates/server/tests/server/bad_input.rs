@@ -219,6 +219,7 @@ fn a_broken_batch_has_its_code_in_a_topic_that_exists() {
     assert_eq!(client.produce(&mut node, 0, &["whole"]), 0);
 }
 
+// tidy: long — a table, one row per command.
 #[test]
 fn what_does_not_exist_and_what_is_too_much_has_its_code() {
     use ErrorCode as E;

@@ -1,6 +1,6 @@
 //! Messages encrypted at rest: nothing readable on the disk, everything readable by a poll.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use server::EncryptionKey;
 use wire::{
