@@ -92,6 +92,7 @@ pub(crate) const CRATES: &[Crate] = &[
 
 /// What tests may use beyond their crate's row.
 const TEST_EXTERNAL: &[&str] = &[
+    "allocation-counter",
     "expect-test",
     "proptest",
     "serde_json",

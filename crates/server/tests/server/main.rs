@@ -5,6 +5,7 @@
 mod client;
 mod cluster;
 mod disk;
+mod meter;
 mod node;
 
 mod bad_input;

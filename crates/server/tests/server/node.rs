@@ -16,7 +16,7 @@ use server::{
 };
 use wire::ArchiveContent;
 
-use crate::disk::Disk;
+use crate::{disk::Disk, meter};
 
 pub(crate) const CLUSTER: u128 = 0xC1;
 pub(crate) const USERNAME: &str = "iggy";
@@ -234,9 +234,11 @@ impl Node {
         let now = self.now();
         let mut out = Outbox::new();
         for event in std::mem::take(&mut self.events[shard]) {
-            self.shards[shard].on_event(now, event, &mut out);
+            let machine = &mut self.shards[shard];
+            meter::inside(|| machine.on_event(now, event, &mut out));
         }
-        self.shards[shard].on_timers(now, &mut out);
+        let machine = &mut self.shards[shard];
+        meter::inside(|| machine.on_timers(now, &mut out));
         let seen = self.shards[shard].take_observations();
         self.observations.extend(seen);
         self.execute(shard, out);
