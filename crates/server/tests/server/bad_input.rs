@@ -8,7 +8,7 @@
 use base::Bytes;
 use wire::{
     Code, Codec, Consumer, ConsumerKind, ErrorCode, EvictionReason, HEADER_SIZE, Identifier,
-    Operation, OptionalPartition, OptionsBlock, Partitioning, PollingStrategy, Request,
+    Operation, OptionalPartition, OptionsBlock, Partitioning, Plane, PollingStrategy, Request,
     RequestHeader, batch, header,
     request::{
         CreateTopic, DeleteSegments, GroupTarget, OffsetTarget, PartitionsCount, PollMessages,
@@ -43,7 +43,7 @@ fn samples() -> Vec<Sample> {
         let bytes = bytes_of_hex(hex);
         let header =
             RequestHeader::decode(&bytes).unwrap_or_else(|error| panic!("{name}: {error:?}"));
-        if header.operation.is_session() {
+        if header.operation.plane() == Plane::Session {
             continue;
         }
         samples.push(Sample {
@@ -66,17 +66,6 @@ fn text_of<'a>(vector: &'a str, key: &str) -> Option<&'a str> {
 fn bytes_of_hex(hex: &str) -> Vec<u8> {
     let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal");
     (0..hex.len()).step_by(2).map(byte).collect()
-}
-
-/// Whether an operation opens or ends a session.
-trait IsSession {
-    fn is_session(self) -> bool;
-}
-
-impl IsSession for Operation {
-    fn is_session(self) -> bool {
-        matches!(self, Self::Register | Self::Logout)
-    }
 }
 
 /// A body with one thing or another wrong with it, or with nothing: who knows.
