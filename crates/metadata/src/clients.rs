@@ -254,13 +254,26 @@ impl ClientTable {
         Some(entry.session)
     }
 
+    /// Ends all sessions of a user; which they were.
+    pub(crate) fn close_user(&mut self, user: u32) -> Vec<(ClientId, u64)> {
+        let of_user = |(&client, entry): (&ClientId, &Client)| {
+            (entry.session.user == user).then_some((client, entry.session.session))
+        };
+        let closed: Vec<_> = self.clients.iter().filter_map(of_user).collect();
+        for &(client, session) in &closed {
+            let ended = self.logout(client, session);
+            base::invariant!(ended.is_some(), "the session was just found");
+        }
+        closed
+    }
+
     /// Notes what a request that [`Self::check`] found new was answered.
     pub(crate) fn record(&mut self, client: ClientId, reply: Reply, replies_max: usize) {
         let op = reply.op;
-        let entry = self
-            .clients
-            .get_mut(&client)
-            .expect("checked: the client has a session");
+        let Some(entry) = self.clients.get_mut(&client) else {
+            // The request has ended its own session: nobody can ask for its reply again.
+            return;
+        };
         base::invariant!(
             reply.request > entry.session.watermark,
             "checked: the request is new"

@@ -1,5 +1,5 @@
-//! The metadata plane as a pure, deterministic state machine: streams, topics, partitions and
-//! sessions.
+//! The metadata plane as a pure, deterministic state machine: streams, topics, partitions, users
+//! and sessions.
 //!
 //! ```text
 //!             PrepareHeader, body                       Reply (answers the client)
@@ -27,16 +27,23 @@ mod options;
 mod permissions;
 mod query;
 mod register;
+mod rights;
 mod snapshot;
 mod state;
 mod text;
+mod user_ops;
+mod user_reads;
+mod users;
 
 pub use base::PartitionIds;
 pub use clients::{Decision, Reply, RequestKey, Session};
 pub use limits::Limits;
 pub use machine::{Applied, Metadata};
 pub use options::{Durability, TopicOptions, UNLIMITED};
-pub use permissions::{ROOT, Right, authorize};
+pub use permissions::{ROOT, Right, Scope, grants};
 pub use query::{Counts, EMPTY_PARTITION, PartitionStats, StatsLookup, TopicInfo};
-pub use register::{Register, Registration};
+pub use register::{CreateToken, Credential, Register, Registration};
+pub use rights::{Need, need};
 pub use state::{Change, PartitionInfo};
+pub use user_reads::Login;
+pub use users::{Token, TokenHash};

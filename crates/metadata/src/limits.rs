@@ -16,6 +16,12 @@ pub struct Limits {
     pub clients_max: usize,
     /// Replies kept per session.
     pub replies_max: usize,
+    /// Users besides root.
+    pub users_max: usize,
+    /// Personal access tokens of one user.
+    pub tokens_max: usize,
+    /// Streams and topics that one user's permissions name.
+    pub grants_max: usize,
     /// Bytes of a segment, where the topic does not say.
     pub segment_size: u64,
     /// Smallest segment a topic may ask for.
@@ -37,6 +43,9 @@ impl Default for Limits {
             partitions_per_request_max: 1000,
             clients_max: 8192,
             replies_max: 5,
+            users_max: 16_384,
+            tokens_max: 100,
+            grants_max: 16_384,
             segment_size: 1 << 30,
             segment_size_min: 1 << 20,
             segment_size_max: 1 << 30,

@@ -4,7 +4,7 @@ use alloc::{string::String, vec::Vec};
 
 use base::{ClientId, Digest, GroupId, Op};
 use wire::{
-    Codec, ErrorCode, Identifier, Operation, SnapshotError,
+    Codec, ErrorCode, Identifier, Operation, Request, SnapshotError,
     replica::PrepareHeader,
     request::{CreateStream, CreateTopic, PartitionsCount, TopicTarget, UpdateStream, UpdateTopic},
 };
@@ -12,10 +12,10 @@ use wire::{
 use crate::{
     Limits,
     clients::{ClientTable, Decision, Registered, Reply, RequestKey, Session},
-    permissions::{ROOT, Right, authorize},
     register::{Register, Registration},
     snapshot,
     state::{Change, State},
+    users::Users,
 };
 
 /// What applying a prepare gave.
@@ -33,16 +33,17 @@ pub struct Applied {
 #[derive(Clone, Debug)]
 pub struct Metadata {
     pub(crate) limits: Limits,
-    root_username: String,
+    pub(crate) root_username: String,
     /// The last op applied.
     op: Op,
     pub(crate) state: State,
-    clients: ClientTable,
+    pub(crate) users: Users,
+    pub(crate) clients: ClientTable,
 }
 
 impl Metadata {
-    /// The state before the first op. `root_username` must be the same on every replica only
-    /// where clients look users up by name; it is not part of the digest.
+    /// The state before the first op. `root_username` is not part of the state: what enters the
+    /// log names root by its number.
     ///
     /// # Panics
     /// If the limits make no sense.
@@ -54,6 +55,7 @@ impl Metadata {
             root_username: root_username.into(),
             op: Op(0),
             state: State::default(),
+            users: Users::default(),
             clients: ClientTable::default(),
         }
     }
@@ -62,12 +64,6 @@ impl Metadata {
     #[must_use]
     pub const fn op(&self) -> Op {
         self.op
-    }
-
-    /// The number of the user with this name.
-    #[must_use]
-    pub fn user_named(&self, username: &str) -> Option<u32> {
-        (username == self.root_username).then_some(ROOT)
     }
 
     /// The session of a client.
@@ -99,6 +95,9 @@ impl Metadata {
             prepare.op == self.op.next(),
             "ops are applied in order, each once"
         );
+        if self.op == Op(0) {
+            self.users.found(prepare.timestamp);
+        }
         self.op = prepare.op;
         let mut changes = Vec::new();
         let result = match prepare.operation {
@@ -127,13 +126,13 @@ impl Metadata {
         body: &[u8],
         changes: &mut Vec<Change>,
     ) -> Result<Vec<u8>, ErrorCode> {
-        let Register { user, .. } = decode(body)?;
+        let Register {
+            user, credential, ..
+        } = decode(body)?;
         if prepare.client.0 == 0 {
             return Err(ErrorCode::INVALID_COMMAND);
         }
-        if user != ROOT {
-            return Err(ErrorCode::UNAUTHORIZED);
-        }
+        self.users.admit(user, credential, prepare.timestamp)?;
         let client = prepare.client;
         let closed = |client, session| Change::SessionClosed { client, session };
         match self
@@ -202,15 +201,41 @@ impl Metadata {
             Operation::CreateStream
             | Operation::UpdateStream
             | Operation::DeleteStream
-            | Operation::PurgeStream => self.execute_on_streams(prepare, body, changes),
+            | Operation::PurgeStream => {
+                self.permit(prepare, body)?;
+                self.execute_on_streams(prepare, body, changes)
+            }
             Operation::CreateTopic
             | Operation::UpdateTopic
             | Operation::DeleteTopic
             | Operation::PurgeTopic
             | Operation::CreatePartitions
-            | Operation::DeletePartitions => self.execute_on_topics(prepare, body, changes),
+            | Operation::DeletePartitions => {
+                self.permit(prepare, body)?;
+                self.execute_on_topics(prepare, body, changes)
+            }
+            Operation::CreateUser
+            | Operation::UpdateUser
+            | Operation::DeleteUser
+            | Operation::ChangePassword
+            | Operation::UpdatePermissions
+            | Operation::CreatePersonalAccessToken
+            | Operation::DeletePersonalAccessToken => {
+                self.execute_on_users(prepare, body, changes)
+            }
+            Operation::RemoveExpiredTokens => {
+                self.users.remove_expired(prepare.timestamp);
+                Ok(Vec::new())
+            }
             _ => Err(ErrorCode::FEATURE_UNAVAILABLE),
         }
+    }
+
+    /// Whether the user that an op carries may do what it asks for, at this op: the same verdict
+    /// on every replica, and on replay.
+    pub(crate) fn permit(&self, prepare: &PrepareHeader, body: &[u8]) -> Result<(), ErrorCode> {
+        let request = Request::decode(prepare.operation, 0, body).map_err(|error| error.code())?;
+        self.authorize_request(prepare.user, &request)
     }
 
     fn execute_on_streams(
@@ -222,7 +247,6 @@ impl Metadata {
         match prepare.operation {
             Operation::CreateStream => {
                 let CreateStream { name, options } = decode(body)?;
-                authorize(prepare.user, Right::ManageStreams)?;
                 let id = self
                     .state
                     .create_stream(name, options, prepare, &self.limits)?;
@@ -234,18 +258,16 @@ impl Metadata {
                     name,
                     options,
                 } = decode(body)?;
-                authorize(prepare.user, Right::ManageStreams)?;
                 self.state.update_stream(stream, name, options)?;
             }
             Operation::PurgeStream => {
                 let stream: Identifier<'_> = decode(body)?;
-                authorize(prepare.user, Right::ManageStreams)?;
                 self.state.purge_stream(stream, changes)?;
             }
             _ => {
                 let stream: Identifier<'_> = decode(body)?;
-                authorize(prepare.user, Right::ManageStreams)?;
-                self.state.delete_stream(stream, changes)?;
+                let id = self.state.delete_stream(stream, changes)?;
+                self.users.forget_scope(id, None);
             }
         }
         Ok(Vec::new())
@@ -261,34 +283,29 @@ impl Metadata {
         match prepare.operation {
             Operation::CreateTopic => {
                 let topic: CreateTopic<'_> = decode(body)?;
-                authorize(prepare.user, Right::ManageTopics)?;
                 let (stream, id) = self.state.create_topic(&topic, prepare, limits, changes)?;
                 return Ok(self.created_topic(stream, id));
             }
             Operation::UpdateTopic => {
                 let update: UpdateTopic<'_> = decode(body)?;
-                authorize(prepare.user, Right::ManageTopics)?;
                 self.state.update_topic(&update, limits, changes)?;
             }
             Operation::DeleteTopic => {
                 let topic: TopicTarget<'_> = decode(body)?;
-                authorize(prepare.user, Right::ManageTopics)?;
-                self.state.delete_topic(&topic, changes)?;
+                let (stream, topic) = self.state.delete_topic(&topic, changes)?;
+                self.users.forget_scope(stream, Some(topic));
             }
             Operation::PurgeTopic => {
                 let topic: TopicTarget<'_> = decode(body)?;
-                authorize(prepare.user, Right::ManageTopics)?;
                 self.state.purge_topic(&topic, changes)?;
             }
             Operation::CreatePartitions => {
                 let request: PartitionsCount<'_> = decode(body)?;
-                authorize(prepare.user, Right::ManageTopics)?;
                 self.state
                     .create_partitions(&request, prepare, limits, changes)?;
             }
             _ => {
                 let request: PartitionsCount<'_> = decode(body)?;
-                authorize(prepare.user, Right::ManageTopics)?;
                 self.state.delete_partitions(&request, limits, changes)?;
             }
         }
@@ -298,7 +315,8 @@ impl Metadata {
     /// The whole state in bytes, the same on every replica at equal ops.
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
-        snapshot::write(self.op, self.digest(), &self.state, &self.clients)
+        let parts = (&self.state, &self.clients, &self.users);
+        snapshot::write(self.op, self.digest(), parts)
     }
 
     /// The state that a snapshot was taken of.
@@ -318,6 +336,7 @@ impl Metadata {
             op: restored.op,
             state: restored.state,
             clients: restored.clients,
+            users: restored.users,
             ..Self::new(limits, root_username)
         };
         if metadata.digest() != restored.digest {
@@ -336,11 +355,12 @@ impl Metadata {
         digest.u64(self.op.0);
         self.state.digest_into(&mut digest);
         self.clients.digest_into(&mut digest);
+        self.users.digest_into(&mut digest);
         digest.finish()
     }
 }
 
-fn decode<'a, T: Codec<'a>>(body: &'a [u8]) -> Result<T, ErrorCode> {
+pub(crate) fn decode<'a, T: Codec<'a>>(body: &'a [u8]) -> Result<T, ErrorCode> {
     T::decode(body).map_err(|error| error.code())
 }
 

@@ -8,9 +8,13 @@
 //!     clients u32, each: client u128, session u64, user u32, watermark u64, newest op u64,
 //!       replies u32, each: op u64, timestamp u64, operation u8, request u64,
 //!         request_checksum u128, code u32, and if that is 0: payload (len u32, bytes)
+//!     highest number given to a user u32, users u32, each: id u32, name, created_at u64,
+//!       status u8, password hash (len u8, PHC string), op that set it u64,
+//!       permissions (u8: 0, or 1 and len u32, as on the wire), tokens u32, each: name,
+//!         digest (len u32, 32 bytes), expires_at u64 (0 is never)
 //! ```
 //!
-//! Names are `len u8` and UTF-8. Options are compression u8, message_expiry u64,
+//! Names are `len u8` and UTF-8. An empty name or hash of root (user 0) is the configured one. Options are compression u8, message_expiry u64,
 //! max_topic_size u64, segment_size u64, durability u8 (1 is persisted), the same of consumer
 //! offsets, messages to save u32, size to save u64, preallocate u8, enforce_fsync u8 and a u16
 //! with one bit for each option that a client has set. Which ids are free follows from those in
@@ -29,6 +33,7 @@ use crate::{
     catalog::{Catalog, Entry},
     clients::ClientTable,
     state::{Partition, State, Stream, Topic},
+    users::Users,
 };
 
 const MAGIC: [u8; 16] = *b"viewstamp meta 2";
@@ -39,6 +44,7 @@ pub(crate) struct Restored {
     pub(crate) digest: u128,
     pub(crate) state: State,
     pub(crate) clients: ClientTable,
+    pub(crate) users: Users,
 }
 
 /// A count as snapshots have it.
@@ -46,7 +52,11 @@ pub(crate) fn count(length: usize) -> u32 {
     u32::try_from(length).expect("limited far below 2^32")
 }
 
-pub(crate) fn write(op: Op, digest: u128, state: &State, clients: &ClientTable) -> Vec<u8> {
+pub(crate) fn write(
+    op: Op,
+    digest: u128,
+    (state, clients, users): (&State, &ClientTable, &Users),
+) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend(MAGIC);
     op.0.write(&mut out);
@@ -68,6 +78,7 @@ pub(crate) fn write(op: Op, digest: u128, state: &State, clients: &ClientTable) 
         }
     }
     clients.write(&mut out);
+    users.write(&mut out);
     out
 }
 
@@ -97,12 +108,14 @@ pub(crate) fn read(bytes: &[u8], limits: &Limits) -> Result<Restored, SnapshotEr
     })?;
     let state = State::restore(streams).ok_or(SnapshotError::Contradiction)?;
     let clients = ClientTable::read(&mut reader, op)?;
+    let users = Users::read(&mut reader, op)?;
     reader.finish()?;
     Ok(Restored {
         op,
         digest,
         state,
         clients,
+        users,
     })
 }
 

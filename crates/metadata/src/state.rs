@@ -230,13 +230,13 @@ impl State {
         &mut self,
         stream: Identifier<'_>,
         changes: &mut Vec<Change>,
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<u32, ErrorCode> {
         let id = self.find_stream(stream)?;
         let stream = self.streams.remove(id);
         for (topic, entry) in stream.topics.iter() {
             self.forget_partitions(id, topic, 0, &entry.value.partitions, changes);
         }
-        Ok(())
+        Ok(id)
     }
 
     pub(crate) fn create_topic(
@@ -341,11 +341,11 @@ impl State {
         &mut self,
         request: &TopicTarget<'_>,
         changes: &mut Vec<Change>,
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<(u32, u32), ErrorCode> {
         let (stream, topic) = self.find_topic(request.stream, request.topic)?;
         let removed = self.stream_mut(stream).topics.remove(topic);
         self.forget_partitions(stream, topic, 0, &removed.partitions, changes);
-        Ok(())
+        Ok((stream, topic))
     }
 
     pub(crate) fn create_partitions(
@@ -462,8 +462,8 @@ impl State {
     }
 }
 
-/// Streams have no options: any key is unknown.
-fn refuse_options(options: Options<'_>) -> Result<(), ErrorCode> {
+/// Streams and users have no options: any key is unknown.
+pub(crate) fn refuse_options(options: Options<'_>) -> Result<(), ErrorCode> {
     if options.is_empty() {
         Ok(())
     } else {

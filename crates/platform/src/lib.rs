@@ -35,6 +35,7 @@ pub use letter::{ClientFacts, GroupStats, Letter, Ticket};
 pub use network::{Address, ConnectionId, ListenerId, NetworkEvent};
 
 use alloc::{boxed::Box, string::String, vec::Vec};
+use core::fmt;
 
 use base::{Bytes, Instant, ShardIndex, Timestamp};
 use wire::{ArchiveCompression, ArchiveContent};
@@ -183,9 +184,9 @@ pub enum Work {
     /// Does `password` match the Argon2id hash?
     VerifyPassword {
         /// As the client sent it.
-        password: String,
+        password: SecretText,
         /// A PHC string.
-        hash: String,
+        hash: SecretText,
     },
     /// What does the process use, and what machine is it on?
     Measure,
@@ -196,6 +197,22 @@ pub enum Work {
         /// What it is to hold; may repeat.
         contents: Vec<ArchiveContent>,
     },
+    /// The Argon2id hash of a password, with fresh salt.
+    HashPassword(SecretText),
+    /// A new personal access token.
+    MintToken,
+    /// The digest of a token.
+    DigestToken(SecretText),
+}
+
+/// What must not show in a log.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretText(pub String);
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretText")
+    }
 }
 
 /// What came out of a [`Work`].
@@ -207,6 +224,13 @@ pub enum Outcome {
     Measured(Box<Facts>),
     /// The bytes of a ZIP archive; none if it could not be made.
     Archived(Option<Vec<u8>>),
+    /// A PHC string of at most 255 bytes; none if there was no salt to be had.
+    PasswordHashed(Option<SecretText>),
+    /// A token of at most 100 printable characters, not to be guessed, and its digest; none if
+    /// there was no randomness to be had.
+    TokenMinted(Option<(SecretText, [u8; 32])>),
+    /// The digest of the token.
+    TokenDigested([u8; 32]),
 }
 
 /// How much a log line matters.

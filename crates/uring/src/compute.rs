@@ -1,4 +1,5 @@
-//! Computations too long for a turn, on two threads of the process, and the password hash.
+//! Computations too long for a turn, on two threads of the process: password hashes, tokens,
+//! and a look at the process.
 //!
 //! One thread for passwords: an Argon2id verification takes 19 MiB and some 20 ms, so a flood of
 //! logins costs neither memory nor the cores that shards run on. One for whoever looks at the
@@ -19,7 +20,7 @@ use argon2::{
     password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString},
 };
 use base::ShardIndex;
-use platform::{Facts, Outcome, Token, Work};
+use platform::{Facts, Outcome, SecretText, Token, Work};
 use wire::{ArchiveCompression, ArchiveContent};
 
 use crate::mail::Hub;
@@ -78,20 +79,49 @@ pub(crate) fn start(hub: Arc<Hub>, mut inspector: impl Inspector) -> io::Result<
         .spawn(move || {
             for Job { shard, token, work } in jobs {
                 match work {
-                    Work::VerifyPassword { password, hash } => {
-                        let matches = verify_password(&password, &hash);
-                        hub.computed(shard, token, Outcome::PasswordVerified(matches));
-                    }
                     work @ (Work::Measure | Work::Archive { .. }) => {
                         let job = Job { shard, token, work };
                         if inspect.send(job).is_err() {
                             return;
                         }
                     }
+                    work => hub.computed(shard, token, compute(work)),
                 }
             }
         })?;
     Ok(sender)
+}
+
+fn compute(work: Work) -> Outcome {
+    match work {
+        Work::VerifyPassword { password, hash } => {
+            Outcome::PasswordVerified(verify_password(&password.0, &hash.0))
+        }
+        Work::HashPassword(password) => {
+            Outcome::PasswordHashed(hash_password(&password.0).ok().map(SecretText))
+        }
+        Work::MintToken => Outcome::TokenMinted(mint_token().ok()),
+        Work::DigestToken(token) => Outcome::TokenDigested(digest_token(&token.0)),
+        Work::Measure | Work::Archive { .. } => unreachable!("for the other thread"),
+    }
+}
+
+/// Bytes of randomness in a token.
+const TOKEN_BYTES: usize = 32;
+
+/// A token of 64 hexadecimal digits, and its digest.
+fn mint_token() -> io::Result<(SecretText, [u8; 32])> {
+    let mut bytes = [0; TOKEN_BYTES];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = digest_token(&token);
+    Ok((SecretText(token), digest))
+}
+
+/// The digest of a token. A token has as much randomness as the digest has bits: there is nothing
+/// for a slow hash to protect.
+fn digest_token(token: &str) -> [u8; 32] {
+    blake3::hash(token.as_bytes()).into()
 }
 
 /// Whether `password` matches an Argon2id hash; false if `hash` is no PHC string.
@@ -128,5 +158,30 @@ mod tests {
         assert!(verify_password("secret", &hash));
         assert!(!verify_password("Secret", &hash));
         assert!(!verify_password("secret", "no hash"));
+    }
+
+    #[test]
+    fn tokens_are_printable_and_never_the_same() {
+        let (token, digest) = mint_token().unwrap();
+        assert_eq!(token.0.len(), 64);
+        assert!(token.0.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        assert_eq!(digest_token(&token.0), digest);
+        assert_ne!(mint_token().unwrap().1, digest);
+    }
+
+    #[test]
+    fn the_work_does_not_show() {
+        let hashed = compute(Work::HashPassword(SecretText("hunter2".into())));
+        let minted = compute(Work::MintToken);
+        let Outcome::TokenMinted(Some((token, _))) = &minted else {
+            panic!("there is randomness")
+        };
+        assert!(!format!("{minted:?}").contains(&token.0));
+        assert!(!format!("{hashed:?}").contains("argon2id"));
+        let Outcome::PasswordHashed(Some(hash)) = hashed else {
+            panic!("there is salt")
+        };
+        assert!(hash.0.len() <= 255, "it stands where a password would");
+        assert!(verify_password("hunter2", &hash.0));
     }
 }

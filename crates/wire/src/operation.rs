@@ -31,6 +31,8 @@ operations! {
     Logout = 3,
     /// Internal: what a primary prepares first in a new view, so that the view can commit.
     Noop = 4,
+    /// Internal: personal access tokens that have ended are removed.
+    RemoveExpiredTokens = 63,
     /// Internal: committed form of a topic's creation.
     CreateTopicWithAssignments = 64,
     /// Internal: committed form of a creation of partitions.
@@ -119,6 +121,7 @@ impl Operation {
             Self::Register | Self::Logout => Plane::Session,
             Self::NonReplicated => Plane::NonReplicated,
             Self::Noop
+            | Self::RemoveExpiredTokens
             | Self::CreateTopicWithAssignments
             | Self::CreatePartitionsWithAssignments
             | Self::RemoveConsumerGroupMember

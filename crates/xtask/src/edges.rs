@@ -76,7 +76,7 @@ pub(crate) const CRATES: &[Crate] = &[
     core("server", LOGIC, &["aes-gcm", "blake3", "thiserror"]),
     core("client", &["base", "wire", "platform", "transport"], &["thiserror", "tokio"]),
     std("uring", &["base", "wire", "platform", "transport", "server"],
-        &["argon2", "io-uring", "libc", "rtrb", "tracing"]),
+        &["argon2", "blake3", "io-uring", "libc", "rtrb", "tracing"]),
     std("viewstamp", &["uring", "base", "wire", "platform", "transport", "server", "metadata"],
         &["argon2", "base64ct", "blake3", "clap", "libc", "serde", "signal-hook", "toml", "tracing",
           "tracing-subscriber", "zip"]),
