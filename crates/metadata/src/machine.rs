@@ -220,9 +220,7 @@ impl Metadata {
             | Operation::ChangePassword
             | Operation::UpdatePermissions
             | Operation::CreatePersonalAccessToken
-            | Operation::DeletePersonalAccessToken => {
-                self.execute_on_users(prepare, body, changes)
-            }
+            | Operation::DeletePersonalAccessToken => self.execute_on_users(prepare, body, changes),
             Operation::RemoveExpiredTokens => {
                 self.users.remove_expired(prepare.timestamp);
                 Ok(Vec::new())

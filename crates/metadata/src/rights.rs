@@ -115,7 +115,13 @@ impl Metadata {
             Need::Global(right) | Need::OneOf(_, right) => (right, Scope::GLOBAL),
             Need::Stream(right, stream) => {
                 let stream = self.state.find_stream(stream).ok();
-                (right, Scope { stream, topic: None })
+                (
+                    right,
+                    Scope {
+                        stream,
+                        topic: None,
+                    },
+                )
             }
             Need::Topic(right, stream, topic) => (right, self.scope_of(stream, topic)),
         };

@@ -56,7 +56,8 @@ impl Metadata {
             Operation::UpdatePermissions => {
                 let UpdatePermissions { user, permissions } = decode(body)?;
                 let permissions = permissions.map(|Prefixed(permissions)| permissions);
-                self.users.set_permissions(user, permissions, &self.limits)?;
+                self.users
+                    .set_permissions(user, permissions, &self.limits)?;
             }
             Operation::ChangePassword => {
                 let ChangePassword { user, current, new } = decode(body)?;

@@ -10,6 +10,8 @@ use platform::{Address, ClientFacts, ConnectionId, Effect, Outbox};
 use transport::{FrameReader, Outgoing};
 use wire::AttachSession;
 
+use crate::shard::pending::Minted;
+
 /// Who is logged in on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
@@ -28,6 +30,8 @@ pub(crate) struct Connection {
     pub(crate) attached: Option<AttachSession>,
     /// The request that is being answered.
     pub(crate) busy: Option<u64>,
+    /// A token that has been made for the request before the next write.
+    pub(crate) minted: Option<Minted>,
 }
 
 /// The client connections of one shard.
@@ -91,6 +95,7 @@ impl Connections {
             bound: None,
             attached: None,
             busy: None,
+            minted: None,
         };
         self.connections.insert(id, connection);
         self.receive(id, out);

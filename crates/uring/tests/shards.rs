@@ -14,7 +14,8 @@ use std::{
 use base::{Bytes, Instant, ShardIndex, View};
 use harness::{Directory, bodies};
 use platform::{
-    Effect, Event, Fatal, Letter, ListenerId, NetworkEvent, Now, Outbox, Outcome, Token, Work,
+    Effect, Event, Fatal, Letter, ListenerId, NetworkEvent, Now, Outbox, Outcome, SecretText,
+    Token, Work,
 };
 use uring::{Exit, Logic, Options, Report, mesh, spawn};
 
@@ -165,8 +166,8 @@ fn a_password_is_verified_off_the_turn() {
     for (request, password) in [(1, "secret"), (2, "wrong")] {
         let token = Token { owner: 3, request };
         let work = Work::VerifyPassword {
-            password: password.into(),
-            hash: hash.clone(),
+            password: SecretText(password.into()),
+            hash: SecretText(hash.clone()),
         };
         body.execute(Effect::Compute { token, work });
     }

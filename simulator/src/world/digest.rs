@@ -95,6 +95,15 @@ fn summary(event: &Event) -> (u64, u64) {
                 Outcome::Archived(archive) => {
                     xxh3_64(archive.as_deref().unwrap_or_default()).rotate_left(8)
                 }
+                Outcome::PasswordHashed(hash) => {
+                    let hash = hash.as_ref().map_or("", |hash| &hash.0);
+                    xxh3_64(hash.as_bytes()).rotate_left(16)
+                }
+                Outcome::TokenMinted(minted) => {
+                    let digest = minted.as_ref().map(|(_, digest)| *digest);
+                    xxh3_64(&digest.unwrap_or_default()).rotate_left(24)
+                }
+                Outcome::TokenDigested(digest) => xxh3_64(digest).rotate_left(32),
             };
             (10, token.owner ^ token.request.rotate_left(32) ^ outcome)
         }

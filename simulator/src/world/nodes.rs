@@ -8,7 +8,8 @@ use argon2::{
 };
 use base::{Bytes, Prng, ReplicaIndex, ShardIndex};
 use platform::{
-    ConnectionId, Effect, Event, Facts, Fatal, Level, ListenerId, NetworkEvent, Now, Outcome, Work,
+    ConnectionId, Effect, Event, Facts, Fatal, Level, ListenerId, NetworkEvent, Now, Outcome,
+    SecretText, Work,
 };
 use server::{EncryptionKey, NodeAddress, RootCredential, Shard, ShardConfig};
 
@@ -113,15 +114,29 @@ impl Node {
 /// A shard's queues are looked at once in so many events.
 const GAUGES_EVERY: u64 = 8;
 
-/// The hash of the root password; cheap parameters, since only its use is simulated.
+/// The hash of the root password.
 pub(super) fn root_hash() -> String {
+    hash_password(PASSWORD, b"simulated salt")
+}
+
+/// Cheap parameters, since only the use of a hash is simulated.
+fn hash_password(password: &str, salt: &[u8]) -> String {
     let params = Params::new(8, 1, 1, None).expect("the least there is");
-    let salt = SaltString::encode_b64(b"simulated salt").expect("long enough");
+    let salt = SaltString::encode_b64(salt).expect("long enough");
     let hasher = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
     let hash = hasher
-        .hash_password(PASSWORD.as_bytes(), &salt)
+        .hash_password(password.as_bytes(), &salt)
         .expect("a short password");
     hash.to_string()
+}
+
+/// Stands for the digest of a token.
+fn digest_token(token: &str) -> [u8; 32] {
+    let digest = base::checksum::xxh3_128(token.as_bytes());
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(&digest.to_le_bytes());
+    bytes[16..].copy_from_slice(&digest.rotate_left(64).to_be_bytes());
+    bytes
 }
 
 impl World {
@@ -576,8 +591,19 @@ impl World {
     fn compute(&mut self, work: Work) -> Outcome {
         match work {
             Work::VerifyPassword { password, hash } => {
-                Outcome::PasswordVerified(self.verify_password(&password, &hash))
+                Outcome::PasswordVerified(self.verify_password(&password.0, &hash.0))
             }
+            Work::HashPassword(password) => {
+                let salt = format!("salt {:012}", self.computed.0);
+                let hash = hash_password(&password.0, salt.as_bytes());
+                Outcome::PasswordHashed(Some(SecretText(hash)))
+            }
+            Work::MintToken => {
+                let token = format!("token-{:016x}", self.computed.0);
+                let digest = digest_token(&token);
+                Outcome::TokenMinted(Some((SecretText(token), digest)))
+            }
+            Work::DigestToken(token) => Outcome::TokenDigested(digest_token(&token.0)),
             // What a machine is like is nobody's business here: the same numbers every time.
             Work::Measure => Outcome::Measured(Box::new(Facts {
                 process_id: 1,

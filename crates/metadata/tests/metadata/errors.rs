@@ -54,7 +54,7 @@ fn each_bad_request_has_its_code_and_changes_nothing() {
         (1009, Operation::PurgeStream, id(2).encode()),
         (1009, Operation::PurgeTopic, topic(id(9), t)),
         (2010, Operation::PurgeTopic, topic(a, id(9))),
-        (5, Operation::CreateUser, vec![]),
+        (3, Operation::CreateUser, vec![]),
         (5, Operation::DeleteSegments, vec![]),
         (5, Operation::CreateTopicWithAssignments, vec![]),
         (5, Operation::SendMessages, vec![]),
@@ -173,8 +173,10 @@ fn too_large_an_options_block_has_a_code_of_its_own() {
 }
 
 #[test]
-fn only_root_may_do_anything() {
+fn a_user_without_rights_may_do_nothing() {
     let mut log = populated();
+    let user = crate::users::create_user("alice", None);
+    assert_eq!(log.code(Operation::CreateUser, &user), 0);
     log.user = 1;
     for (operation, body) in [
         (Operation::CreateStream, create_stream("c")),
@@ -191,11 +193,11 @@ fn only_root_may_do_anything() {
     ] {
         assert_eq!(log.code(operation, &body), 41, "{operation:?}");
     }
-    let refused = log.register(ClientId(5), 1);
-    assert_eq!(refused.reply.result.map_err(|code| code.0), Err(41));
+    let refused = log.register(ClientId(5), 2);
+    assert_eq!(refused.reply.result.map_err(|code| code.0), Err(42));
     assert_eq!(log.metadata.session(ClientId(5)), None);
-    assert_eq!(log.metadata.user_named("iggy"), Some(0));
-    assert_eq!(log.metadata.user_named("someone"), None);
+    assert_eq!(log.metadata.find_user(named("iggy")), Some(0));
+    assert_eq!(log.metadata.find_user(named("someone")), None);
 }
 
 #[test]

@@ -8,3 +8,4 @@ mod queries;
 mod sessions;
 mod snapshots;
 mod support;
+mod users;

@@ -8,7 +8,7 @@ use wire::{Operation, SnapshotError, Value};
 
 use crate::{
     model::{LIMITS, step},
-    support::{Entry, Log, block, create_stream, create_topic_with, id},
+    support::{Entry, Log, block, create_stream, create_topic_with, id, named},
 };
 
 fn restore(bytes: &[u8], limits: Limits) -> Result<Metadata, SnapshotError> {
@@ -47,7 +47,8 @@ fn everything_is_in_it() {
     assert_eq!(restored.op(), log.metadata.op());
     assert_eq!(restored.digest(), log.metadata.digest());
     assert_eq!(restored.snapshot(), bytes);
-    assert_eq!(restored.user_named("iggy"), log.metadata.user_named("iggy"));
+    assert_eq!(restored.find_user(named("iggy")), Some(0));
+    assert_eq!(restored.get_users(), log.metadata.get_users());
     let partitions = |metadata: &Metadata| metadata.partitions().collect::<Vec<_>>();
     assert_eq!(partitions(&restored), partitions(&log.metadata));
     assert_eq!(partitions(&restored).len(), 6);
@@ -136,7 +137,7 @@ proptest! {
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
     ) {
         prop_assert!(restore(&bytes, LIMITS).is_err());
-        let mut headed = b"viewstamp meta 1".to_vec();
+        let mut headed = b"viewstamp meta 2".to_vec();
         headed.extend(&bytes);
         let _ = restore(&headed, LIMITS);
         let whole = rich().metadata.snapshot();

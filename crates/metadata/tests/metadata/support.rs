@@ -1,7 +1,7 @@
 //! A log to apply: builds sealed prepares the way a primary does, and reads them back.
 
 use base::{ClientId, GroupId, Op, ReplicaIndex, Timestamp, View};
-use metadata::{Applied, Limits, Metadata, Register};
+use metadata::{Applied, Credential, Limits, Metadata, Register};
 use wire::{
     Codec, ErrorCode, HEADER_SIZE, Identifier, Name, Operation, Options, OptionsBlock, ShortText,
     Value,
@@ -90,12 +90,45 @@ impl Log {
         self.metadata.apply(&header, entry.body)
     }
 
+    /// The same, of this user.
+    pub(crate) fn append_as(&mut self, user: u32, entry: &Entry<'_>) -> Applied {
+        let before = std::mem::replace(&mut self.user, user);
+        let applied = self.append(entry);
+        self.user = before;
+        applied
+    }
+
+    /// An op of the server's own.
+    pub(crate) fn own(&mut self, operation: Operation, body: &[u8]) -> Applied {
+        self.append(&Entry {
+            client: ClientId(0),
+            session: 0,
+            request: 0,
+            request_checksum: 0,
+            operation,
+            body,
+        })
+    }
+
     /// Opens or renews a session.
     pub(crate) fn register(&mut self, client: ClientId, user: u32) -> Applied {
+        let login = self.metadata.login(user);
+        let since = login.map_or(Op(0), |login| login.since);
+        self.register_with(client, user, Credential::Password { since })
+    }
+
+    /// Opens or renews a session of whoever was let in by `credential`.
+    pub(crate) fn register_with(
+        &mut self,
+        client: ClientId,
+        user: u32,
+        credential: Credential,
+    ) -> Applied {
         let body = Register {
             user,
             sdk_name: Name::new("test").expect("a name"),
             sdk_version: ShortText("1"),
+            credential,
         }
         .encode();
         let operation = Operation::Register;

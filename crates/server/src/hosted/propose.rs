@@ -165,6 +165,22 @@ impl Hosted {
         );
     }
 
+    /// On the primary of the metadata: the server's own op that removes the tokens which have
+    /// ended. If it cannot be now, it will be later.
+    pub(crate) fn propose_token_sweep(&mut self, core: &mut Core) {
+        let ready = self.group().is_some_and(consensus::Group::can_prepare) && !core.is_full();
+        if !self.is_serving() || !ready {
+            return;
+        }
+        let header = RequestHeader {
+            operation: Operation::RemoveExpiredTokens,
+            ..RequestHeader::new(NOBODY, 0, 0, wire::Code::Ping)
+        };
+        let frame = Buffer::zeroed(HEADER_SIZE).freeze();
+        let stamp = core.stamp();
+        self.prepare(frame, &header, 0, stamp, None, core);
+    }
+
     /// The server's own op that stores what a poll has read.
     pub(super) fn propose_auto_commit(
         &mut self,

@@ -6,7 +6,10 @@ use base::{Instant, Op, ReplicaIndex};
 use platform::{ConnectionId, Effect, Letter, Ticket};
 use wire::{Code, ErrorCode, Operation, RequestHeader, header::denial};
 
-use super::Shard;
+use super::{
+    Shard,
+    pending::{Pending, Stage},
+};
 use crate::ask::{Answer, Ask};
 
 /// A request that waits.
@@ -106,6 +109,7 @@ impl Shard {
         let number = self.connections.on_closed(id);
         let Some(number) = number else { return };
         self.tickets.take(number);
+        self.pending.remove(&number);
         self.forget_passed(number);
     }
 
@@ -164,20 +168,31 @@ impl Shard {
         }
     }
 
-    /// Tells the client.
+    /// Tells the client, or goes on with its request.
     fn deliver(&mut self, answer: Answer) {
-        let Some(waiting) = self.tickets.take(answer.ticket.number) else {
+        let number = answer.ticket.number;
+        let pending = self.pending.remove(&number);
+        let Some(waiting) = self.tickets.take(number) else {
             return;
         };
+        if let Some(Pending {
+            ask,
+            stage: Stage::Refresh,
+            ..
+        }) = pending
+        {
+            return self.on_refreshed(&waiting, &ask.frame, &answer.frame);
+        }
         let frame = match waiting.header.operation {
             Operation::Register => self.finish_login(&waiting, answer.frame),
             Operation::Logout => self.finish_logout(&waiting, answer.frame),
+            Operation::CreatePersonalAccessToken => self.finish_token(&waiting, answer.frame),
             _ => answer.frame,
         };
         self.tell(&waiting, frame);
     }
 
-    fn tell(&mut self, waiting: &Waiting, frame: Vec<base::Bytes>) {
+    pub(super) fn tell(&mut self, waiting: &Waiting, frame: Vec<base::Bytes>) {
         let Some(connection) = self.connections.get_mut(waiting.connection) else {
             return;
         };
@@ -233,6 +248,7 @@ impl Shard {
                 return;
             };
             self.forget_passed(number);
+            self.pending.remove(&number);
             let frame = alloc::vec![denial(&waiting.header, outcome_unknown(&waiting.header))];
             self.tell(&waiting, frame);
         }

@@ -1,25 +1,18 @@
 //! Requests of clients, in the order of `wire.md` 3.9: framing, identity, session, then what is
 //! asked for.
 
-use alloc::{string::String, vec::Vec};
+use alloc::vec::Vec;
 
-use base::{Bytes, GroupId, Op};
-use metadata::{Register, Registration};
-use platform::{Address, ConnectionId, Effect, ListenerId, Ticket, Token, Work};
+use base::{Bytes, GroupId};
+use platform::{Address, ConnectionId, Effect, ListenerId, Ticket};
 use wire::{
-    Codec, Credentials, ErrorCode, EvictionHeader, EvictionReason, HEADER_SIZE, Login, LoginPrefix,
-    Name, Operation, PROTOCOL_VERSION, Plane, ReplyHeader, Request, RequestHeader,
-    accepts_protocol_version,
+    ErrorCode, EvictionHeader, EvictionReason, HEADER_SIZE, Operation, Plane, ReplyHeader, Request,
+    RequestHeader,
     header::{denial, eviction, reply},
-    reply::LoginRecord,
-    result::{decode_result, encode_result},
 };
 
-use super::{OWNER_SHARD, Shard, answers::Waiting, reads::Question};
-use crate::{
-    ask::{Answer, Ask},
-    connections::Bound,
-};
+use super::{Shard, answers::Waiting, pending::Knowledge, reads::Question};
+use crate::{ask::Ask, connections::Bound};
 
 /// What this server calls itself to clients: the version of the protocol's server it stands for.
 pub(super) const SERVER_VERSION: &str = "0.11.0";
@@ -50,11 +43,18 @@ impl Shard {
             .connections
             .next_request(connection, &mut self.core.out)
         {
-            self.on_request(connection, frame);
+            self.on_request(connection, frame, Knowledge::Local);
         }
     }
 
-    fn on_request(&mut self, connection: ConnectionId, frame: Bytes) {
+    /// A request of a client; or the same again, after it would have been refused by metadata
+    /// that may have been out of date.
+    pub(super) fn on_request(
+        &mut self,
+        connection: ConnectionId,
+        frame: Bytes,
+        knowledge: Knowledge,
+    ) {
         let Ok(header) = RequestHeader::decode(&frame) else {
             // Whoever breaks the framing or the numbering cannot be answered in a way that it
             // would understand.
@@ -68,9 +68,11 @@ impl Shard {
             .get_mut(connection)
             .and_then(|connection| connection.bound);
         match (header.operation.plane(), bound) {
-            (Plane::NonReplicated, _) => self.on_command(connection, header, frame, bound),
+            (Plane::NonReplicated, _) => {
+                self.on_command(connection, header, frame, bound, knowledge);
+            }
             (Plane::Session, _) if header.operation == Operation::Register => {
-                self.on_login(connection, header, &frame);
+                self.on_login(connection, header, frame, knowledge);
             }
             (Plane::Session, None) => self.acknowledge(connection, &header),
             (Plane::Internal, _) => self.deny(connection, &header, ErrorCode::INVALID_COMMAND),
@@ -78,7 +80,7 @@ impl Shard {
             (_, Some(bound)) if !fits(&bound, &header) => {
                 self.evict(connection, &header, EvictionReason::SessionTooLow);
             }
-            (_, Some(bound)) => self.on_write(connection, header, frame, bound),
+            (_, Some(bound)) => self.on_write(connection, header, frame, bound, knowledge),
         }
     }
 
@@ -89,6 +91,7 @@ impl Shard {
         header: RequestHeader,
         frame: Bytes,
         bound: Bound,
+        knowledge: Knowledge,
     ) {
         // A send is decoded where its batch is looked at.
         if header.operation != Operation::SendMessages
@@ -110,6 +113,13 @@ impl Shard {
                 | Operation::DeleteSegments
                 | Operation::CreatePartitions
                 | Operation::DeletePartitions
+                | Operation::CreateUser
+                | Operation::UpdateUser
+                | Operation::DeleteUser
+                | Operation::ChangePassword
+                | Operation::UpdatePermissions
+                | Operation::CreatePersonalAccessToken
+                | Operation::DeletePersonalAccessToken
                 | Operation::SendMessages
                 | Operation::StoreConsumerOffset
                 | Operation::DeleteConsumerOffset
@@ -117,8 +127,58 @@ impl Shard {
         if !supported {
             return self.deny(connection, &header, ErrorCode::FEATURE_UNAVAILABLE);
         }
+        let makes_token = header.operation == Operation::CreatePersonalAccessToken;
+        if !makes_token && let Some(connection) = self.connections.get_mut(connection) {
+            connection.minted = None;
+        }
+        if makes_token
+            || matches!(
+                header.operation,
+                Operation::CreateUser | Operation::ChangePassword
+            )
+        {
+            return self.on_secret_write(connection, header, frame, bound, knowledge);
+        }
+        // What enters the log of the metadata is judged when it is applied.
+        if header.operation.plane() == Plane::Partition {
+            let body = &frame[HEADER_SIZE..];
+            let allowed = self.is_allowed(&header, body, &bound);
+            if let Err(code) = allowed {
+                return self.refuse(connection, header, frame, (code, bound.user, knowledge));
+            }
+        }
         let ask = self.ask(connection, header, frame, bound.user);
         self.route(ask);
+    }
+
+    /// Whether the user may make this request, as far as is known here.
+    fn is_allowed(
+        &self,
+        header: &RequestHeader,
+        body: &[u8],
+        bound: &Bound,
+    ) -> Result<(), ErrorCode> {
+        if bound.user == metadata::ROOT {
+            return Ok(());
+        }
+        let request = Request::decode(header.operation, header.code, body);
+        let request = request.map_err(|error| error.code())?;
+        self.metadata.authorize_request(bound.user, &request)
+    }
+
+    /// Refuses a request, or finds out first whether that is still right.
+    fn refuse(
+        &mut self,
+        connection: ConnectionId,
+        header: RequestHeader,
+        frame: Bytes,
+        (code, user, knowledge): (ErrorCode, u32, Knowledge),
+    ) {
+        if self.knows(knowledge) {
+            return self.deny(connection, &header, code);
+        }
+        let ask = self.ask(connection, header, frame, user);
+        self.refresh(ask);
     }
 
     /// A request that enters no log.
@@ -128,6 +188,7 @@ impl Shard {
         header: RequestHeader,
         frame: Bytes,
         bound: Option<Bound>,
+        knowledge: Knowledge,
     ) {
         const PING: u32 = 1;
         if header.code == PING && frame.len() > HEADER_SIZE {
@@ -147,6 +208,10 @@ impl Shard {
             Ok(request) => request,
             Err(error) => return self.deny(connection, &header, error.code()),
         };
+        if let Err(code) = self.metadata.authorize_request(bound.user, &request) {
+            drop(request);
+            return self.refuse(connection, header, frame, (code, bound.user, knowledge));
+        }
         match request {
             Request::GetClusterMetadata => {
                 let body = self.cluster_metadata();
@@ -203,138 +268,16 @@ impl Shard {
             Request::GetStream(_)
             | Request::GetStreams
             | Request::GetTopic(_)
-            | Request::GetTopics(_) => {
+            | Request::GetTopics(_)
+            | Request::GetUser(_)
+            | Request::GetUsers
+            | Request::GetPersonalAccessTokens => {
                 drop(request);
                 let ask = self.ask(connection, header, frame, bound.user);
                 self.on_metadata_read(ask);
             }
             _ => self.deny(connection, &header, ErrorCode::FEATURE_UNAVAILABLE),
         }
-    }
-
-    fn on_login(&mut self, connection: ConnectionId, header: RequestHeader, frame: &Bytes) {
-        let body = &frame[HEADER_SIZE..];
-        let Ok(prefix) = LoginPrefix::decode_prefix(body) else {
-            return self.evict(connection, &header, EvictionReason::MalformedLogin);
-        };
-        if !accepts_protocol_version(prefix.protocol_version) {
-            return self.evict(connection, &header, EvictionReason::IncompatibleProtocol);
-        }
-        let Ok(login) = Login::decode(body) else {
-            return self.evict(connection, &header, EvictionReason::MalformedLogin);
-        };
-        let Credentials::Password { username, password } = login.credentials else {
-            return self.evict(connection, &header, EvictionReason::InvalidToken);
-        };
-        // An unknown user costs as much time as a wrong password.
-        let known = self.metadata.user_named(username.as_str());
-        let register = Register {
-            user: known.unwrap_or(u32::MAX),
-            sdk_name: login.prefix.sdk_name,
-            sdk_version: login.prefix.sdk_version,
-        };
-        let inner = RequestHeader {
-            request_checksum: 0,
-            ..header
-        };
-        let ask_frame = wire::header::request(&inner, &register.encode());
-        let ask = self.ask(connection, header, ask_frame, register.user);
-        let token = Token {
-            owner: OWNER_SHARD,
-            request: ask.ticket.number,
-        };
-        self.logins.insert(ask.ticket.number, ask);
-        let password = String::from(password.0);
-        let hash = self.core.config.root.hash.clone();
-        self.core.out.push(Effect::Compute {
-            token,
-            work: Work::VerifyPassword { password, hash },
-        });
-    }
-
-    pub(super) fn on_password_verified(&mut self, number: u64, verified: bool) {
-        let Some(ask) = self.logins.remove(&number) else {
-            return;
-        };
-        if verified && ask.user != u32::MAX {
-            return match self.bound_answer(&ask) {
-                Some(answer) => self.core.answers.push(answer),
-                None => self.route(ask),
-            };
-        }
-        let header = EvictionHeader::new(ask.header.client, EvictionReason::InvalidCredentials);
-        let frame = alloc::vec![eviction(&header)];
-        self.core.answers.push(ask.answer(frame));
-    }
-
-    /// A client that logs in again where it is logged in keeps its session.
-    fn bound_answer(&mut self, ask: &Ask) -> Option<Answer> {
-        let connection = self.tickets.connection(ask.ticket.number)?;
-        let bound = self.connections.get_mut(connection)?.bound?;
-        if bound.client != ask.header.client || bound.user != ask.user {
-            return None;
-        }
-        let registration = Registration {
-            user: bound.user,
-            session: bound.session,
-        };
-        let body = encode_result(Ok(&registration.encode()));
-        Some(ask.reply(Op(bound.session), Operation::Register, &body))
-    }
-
-    /// The metadata has registered the client: the connection is bound, and told so in the words
-    /// of the protocol. A failure passes through.
-    pub(super) fn finish_login(&mut self, waiting: &Waiting, frame: Vec<Bytes>) -> Vec<Bytes> {
-        let [whole] = frame.as_slice() else {
-            return frame;
-        };
-        let Ok(header) = ReplyHeader::decode(whole) else {
-            return frame;
-        };
-        let result = decode_result(&whole[HEADER_SIZE..]);
-        let (ErrorCode(0), Ok(Ok(payload))) = (header.status, result) else {
-            return match (header.status, result) {
-                (ErrorCode(0), Ok(Err(code))) if !code.is_transient() => {
-                    let client = waiting.header.client;
-                    let reason = EvictionReason::SessionError;
-                    alloc::vec![eviction(&EvictionHeader::new(client, reason))]
-                }
-                (status, _) if status.is_transient() => {
-                    // Logins carry their refusal in the result section.
-                    let header = ReplyHeader {
-                        status: ErrorCode(0),
-                        ..header
-                    };
-                    alloc::vec![reply(&header, &encode_result(Err(status)))]
-                }
-                _ => frame,
-            };
-        };
-        let Ok(registration) = Registration::decode(payload) else {
-            return frame;
-        };
-        let client = waiting.header.client;
-        let live = self.metadata.session(client).map(|live| live.session);
-        if live != Some(registration.session) {
-            // Over before it began: the same client has logged in elsewhere since.
-            let reason = EvictionReason::SessionTooLow;
-            return alloc::vec![eviction(&EvictionHeader::new(client, reason))];
-        }
-        let record = LoginRecord {
-            user_id: registration.user,
-            session: registration.session,
-            server_protocol_version: PROTOCOL_VERSION,
-            server_version: Name::new(SERVER_VERSION).expect("a short constant"),
-        };
-        if let Some(connection) = self.connections.get_mut(waiting.connection) {
-            connection.bound = Some(Bound {
-                client,
-                session: registration.session,
-                user: registration.user,
-            });
-            connection.attached = None;
-        }
-        alloc::vec![reply(&header, &encode_result(Ok(&record.encode())))]
     }
 
     pub(super) fn finish_logout(&mut self, waiting: &Waiting, frame: Vec<Bytes>) -> Vec<Bytes> {
@@ -403,7 +346,12 @@ impl Shard {
         self.connections.send(connection, frame, &mut self.core.out);
     }
 
-    fn evict(&mut self, connection: ConnectionId, header: &RequestHeader, reason: EvictionReason) {
+    pub(super) fn evict(
+        &mut self,
+        connection: ConnectionId,
+        header: &RequestHeader,
+        reason: EvictionReason,
+    ) {
         let frame = alloc::vec![eviction(&EvictionHeader::new(header.client, reason))];
         self.connections.send(connection, frame, &mut self.core.out);
     }

@@ -7,8 +7,8 @@ use base::{Bytes, GroupId, Op, View};
 use metadata::{Change, Decision, PartitionInfo, RequestKey};
 use platform::{Fatal, Letter};
 use wire::{
-    Codec, ErrorCode, EvictionHeader, EvictionReason, HEADER_SIZE, NodeRole, NodeStatus, Plane,
-    Text,
+    Code, Codec, ErrorCode, EvictionHeader, EvictionReason, HEADER_SIZE, NodeRole, NodeStatus,
+    Plane, Text,
     header::eviction,
     replica::PrepareHeader,
     reply::{ClusterMetadata, NodeRecord, Route},
@@ -44,11 +44,21 @@ impl Shard {
         }
         match ask.header.operation.plane() {
             Plane::Partition => self.route(ask),
+            Plane::NonReplicated if ask.header.code == Code::Ping.number() => {
+                self.on_refresh_ask(&ask);
+            }
             Plane::NonReplicated if self.is_metadata_read(&ask) => self.on_metadata_read(ask),
             Plane::NonReplicated => self.route(ask),
             Plane::Session => self.propose_metadata(ask),
             Plane::Metadata => match self.judge(&ask) {
-                None => self.propose_metadata(ask),
+                None => match self.settle_user_request(&ask) {
+                    Ok(None) => self.propose_metadata(ask),
+                    Ok(Some(body)) => {
+                        let request_checksum = ask.header.request_checksum;
+                        self.propose_metadata(Self::with_body(ask, &body, request_checksum));
+                    }
+                    Err(code) => self.core.answers.push(ask.refuse(code)),
+                },
                 Some(answer) => {
                     // The first answer may have been lost while it waited.
                     let purged = self.metadata.purged_by(ask.header.operation, ask.body());
@@ -71,7 +81,7 @@ impl Shard {
     }
 
     /// The answer of the client table, unless the request is new.
-    fn judge(&self, ask: &Ask) -> Option<Answer> {
+    pub(super) fn judge(&self, ask: &Ask) -> Option<Answer> {
         let key = RequestKey {
             client: ask.header.client,
             session: ask.header.session,

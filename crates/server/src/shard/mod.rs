@@ -2,9 +2,12 @@
 
 mod answers;
 mod client;
+mod credentials;
 mod gather;
+mod logins;
 mod metadata_plane;
 mod peers;
+pub(crate) mod pending;
 mod purges;
 mod reads;
 mod routing;
@@ -23,6 +26,7 @@ use platform::{
 use self::{
     answers::{Held, Passed, Tickets},
     gather::Gathers,
+    pending::Pending,
     purges::Purges,
     startup::Phase,
     system::Archives,
@@ -55,8 +59,8 @@ pub struct Shard {
     passed: Passed,
     /// Requests that wait for their group, with the time at which they give up.
     parked: Vec<(Instant, Ask)>,
-    /// Logins whose password is being verified, by ticket.
-    logins: BTreeMap<u64, Ask>,
+    /// Requests that wait for a computation or for newer metadata, by ticket.
+    pending: BTreeMap<u64, Pending>,
     gathers: Gathers,
     archives: Archives,
     /// When this shard began to recover.
@@ -314,11 +318,9 @@ impl Shard {
             return;
         }
         match outcome {
-            Outcome::PasswordVerified(verified) => {
-                self.on_password_verified(token.request, verified);
-            }
             Outcome::Measured(facts) => self.on_measured(token.request, facts),
             Outcome::Archived(archive) => self.on_archived(token.request, archive.as_deref()),
+            outcome => self.on_request_computed(token.request, outcome),
         }
     }
 

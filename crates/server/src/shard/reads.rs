@@ -46,7 +46,10 @@ impl Shard {
             Ok(Request::GetStream(_)
                 | Request::GetStreams
                 | Request::GetTopic(_)
-                | Request::GetTopics(_))
+                | Request::GetTopics(_)
+                | Request::GetUser(_)
+                | Request::GetUsers
+                | Request::GetPersonalAccessTokens)
         )
     }
 
@@ -82,6 +85,9 @@ impl Shard {
                 .metadata
                 .get_topic(&TopicTarget { stream, topic }, stats)),
             Request::GetTopics(stream) => Ok(self.metadata.get_topics(stream, stats)),
+            Request::GetUser(user) => Ok(self.metadata.get_user(user)),
+            Request::GetUsers => Ok(self.metadata.get_users()),
+            Request::GetPersonalAccessTokens => Ok(self.metadata.get_tokens(ask.user)),
             _ => Err(ErrorCode::INVALID_COMMAND),
         }
     }

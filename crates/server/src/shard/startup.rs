@@ -136,7 +136,7 @@ pub(super) fn begin(
         held: BTreeMap::new(),
         passed: BTreeMap::new(),
         parked: Vec::new(),
-        logins: BTreeMap::new(),
+        pending: BTreeMap::new(),
         gathers: Gathers::default(),
         archives: Archives::new(),
         started: now.realtime,

@@ -22,6 +22,9 @@ const REPAIR_GROUPS_MAX: usize = 16;
 /// How long a full disk is left alone.
 const SPACE_RETRY: Duration = Duration::from_secs(1);
 
+/// How often tokens that have ended are looked for, while there are any that end.
+const TOKEN_SWEEP: Duration = Duration::from_secs(10);
+
 /// When what is due next.
 #[derive(Debug, Default)]
 pub(super) struct Upkeep {
@@ -30,6 +33,7 @@ pub(super) struct Upkeep {
     scrub_at: Option<Instant>,
     retain_at: Option<Instant>,
     purge_at: Option<Instant>,
+    sweep_at: Option<Instant>,
     /// The group that was repaired last.
     repaired: Option<GroupId>,
     /// The group that was scrubbed last.
@@ -44,6 +48,7 @@ impl Upkeep {
             self.scrub_at,
             self.retain_at,
             self.purge_at,
+            self.sweep_at,
         ]
         .into_iter()
         .flatten()
@@ -100,6 +105,7 @@ impl Shard {
             self.upkeep.scrub_at.get_or_insert(now + scrub);
         }
         self.arm_trims();
+        self.arm_sweep();
     }
 
     /// Sets the timers of partitions that have something to trim or purge.
@@ -115,6 +121,16 @@ impl Shard {
             self.upkeep.purge_at = None;
         } else {
             self.upkeep.purge_at.get_or_insert(now + SPACE_RETRY);
+        }
+    }
+
+    /// Sets the timer of tokens that end.
+    fn arm_sweep(&mut self) {
+        let now = self.core.now.monotonic;
+        if self.metadata.first_token_end().is_some() && self.serves_metadata() {
+            self.upkeep.sweep_at.get_or_insert(now + TOKEN_SWEEP);
+        } else {
+            self.upkeep.sweep_at = None;
         }
     }
 
@@ -140,6 +156,9 @@ impl Shard {
                 self.trim_partition(id);
             }
         }
+        if due(&mut self.upkeep.sweep_at) {
+            self.sweep_tokens();
+        }
     }
 
     /// Lets a partition trim or purge its log, if it leads and must.
@@ -151,6 +170,17 @@ impl Shard {
         };
         if let Some(hosted) = self.groups.get_mut(&id) {
             hosted.upkeep(&info, &mut self.core);
+        }
+    }
+
+    /// Has the tokens removed that have ended. They open nothing already.
+    fn sweep_tokens(&mut self) {
+        let end = self.metadata.first_token_end();
+        if self.is_stopping() || end.is_none_or(|end| end > self.core.stamp()) {
+            return;
+        }
+        if let Some(hosted) = self.groups.get_mut(&GroupId::METADATA) {
+            hosted.propose_token_sweep(&mut self.core);
         }
     }
 

@@ -48,6 +48,12 @@ impl Disk {
         self.inodes[self.files[name]][at] ^= 1;
     }
 
+    /// Whether these bytes have been written anywhere, also to files that are gone.
+    pub(crate) fn holds(&self, bytes: &[u8]) -> bool {
+        let within = |inode: &Vec<u8>| inode.windows(bytes.len()).any(|window| window == bytes);
+        self.inodes.iter().any(within)
+    }
+
     /// The content of a file.
     pub(crate) fn content(&self, name: &str) -> &[u8] {
         &self.inodes[self.files[name]]

@@ -27,3 +27,4 @@ mod system;
 mod torture;
 mod transfers;
 mod trims;
+mod users;

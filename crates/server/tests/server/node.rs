@@ -9,7 +9,7 @@ use std::{
 use base::{Buffer, Bytes, Instant, ReplicaIndex, ShardIndex, Timestamp};
 use platform::{
     Address, ConnectionId, DiskDone, DiskRequest, Effect, Event, Facts, Fatal, ListenerId,
-    NetworkEvent, Now, Outbox, Outcome, Token, Work,
+    NetworkEvent, Now, Outbox, Outcome, SecretText, Token, Work,
 };
 use server::{
     EncryptionKey, Limits, NodeAddress, Observation, RootCredential, Shard, ShardConfig, Timing,
@@ -81,6 +81,7 @@ pub(crate) struct Node {
     /// Passwords are verified only when this is off.
     pub(crate) hold_logins: bool,
     logins: Vec<(usize, Token, bool)>,
+    minted: u64,
     pub(crate) ready: usize,
     pub(crate) stopped: usize,
     pub(crate) halted: Option<Fatal>,
@@ -113,6 +114,7 @@ impl Node {
             held: Vec::new(),
             hold_logins: false,
             logins: Vec::new(),
+            minted: 0,
             ready: 0,
             stopped: 0,
             halted: None,
@@ -162,7 +164,7 @@ impl Node {
             boot_id: self.boot,
             root: RootCredential {
                 username: USERNAME.into(),
-                hash: "the hash".into(),
+                hash: hash_of(PASSWORD),
             },
             encryption: self.options.encryption.clone(),
             limits: self.options.limits.clone(),
@@ -321,13 +323,22 @@ impl Node {
     fn compute(&mut self, shard: usize, token: Token, work: Work) {
         let outcome = match work {
             Work::VerifyPassword { password, hash } => {
-                assert_eq!(hash, "the hash");
-                let verified = password == PASSWORD;
+                let verified = hash.0 == hash_of(&password.0);
                 if self.hold_logins {
                     return self.logins.push((shard, token, verified));
                 }
                 return self.tell_verified(shard, token, verified);
             }
+            Work::HashPassword(password) => {
+                Outcome::PasswordHashed(Some(SecretText(hash_of(&password.0))))
+            }
+            Work::MintToken => {
+                self.minted += 1;
+                let token = format!("token number {}", self.minted);
+                let digest = digest_of(&token);
+                Outcome::TokenMinted(Some((SecretText(token), digest)))
+            }
+            Work::DigestToken(token) => Outcome::TokenDigested(digest_of(&token.0)),
             Work::Measure => Outcome::Measured(Box::new(Facts {
                 process_id: 77,
                 hostname: "here".into(),
@@ -566,4 +577,18 @@ impl Node {
 
 fn peer() -> Address {
     Address::from((Ipv4Addr::LOCALHOST, 50_000))
+}
+
+/// Stands for the hash of a password.
+fn hash_of(password: &str) -> String {
+    let digest = base::checksum::xxh3_128(password.as_bytes());
+    format!("$argon2id$test${digest:032x}")
+}
+
+/// Stands for the digest of a token.
+fn digest_of(token: &str) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    let digest = base::checksum::xxh3_128(token.as_bytes());
+    bytes[..16].copy_from_slice(&digest.to_le_bytes());
+    bytes
 }
