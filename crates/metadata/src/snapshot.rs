@@ -14,7 +14,8 @@
 //!         digest (len u32, 32 bytes), expires_at u64 (0 is never)
 //! ```
 //!
-//! Names are `len u8` and UTF-8. An empty name or hash of root (user 0) is the configured one. Options are compression u8, message_expiry u64,
+//! Names are `len u8` and UTF-8. An empty name or hash of root (user 0) is the configured one.
+//! Options are compression u8, message_expiry u64,
 //! max_topic_size u64, segment_size u64, durability u8 (1 is persisted), the same of consumer
 //! offsets, messages to save u32, size to save u64, preallocate u8, enforce_fsync u8 and a u16
 //! with one bit for each option that a client has set. Which ids are free follows from those in

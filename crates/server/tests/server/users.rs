@@ -1,6 +1,6 @@
 //! Users, what they may do, and their tokens (`wire.md` 3.2, 4.7, 5.2 and 5.3).
 
-use std::time::Duration;
+use core::time::Duration;
 
 use wire::{
     Code, Codec, Credentials, ErrorCode, EvictionReason, GlobalPermissions, Identifier, Login,
@@ -9,8 +9,8 @@ use wire::{
     UserStatus,
     reply::{LoginRecord, TokenRecord, UserDetails, UserRecord},
     request::{
-        ChangePassword, CreatePersonalAccessToken, CreateUser, PartitionsCount, TopicTarget,
-        UpdatePermissions, UpdateStream, UpdateTopic, UpdateUser,
+        ChangePassword, CreatePersonalAccessToken, CreateUser, DeleteSegments, PartitionsCount,
+        TopicTarget, UpdatePermissions, UpdateStream, UpdateTopic, UpdateUser,
     },
 };
 
@@ -343,6 +343,7 @@ fn whoever_is_deleted_or_made_inactive_is_out_at_once() {
 
 /// Every command that needs a right, with the rights that each suffice for it: on everything, on
 /// the stream, on the topic.
+// tidy: long — a table
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn rights() -> Vec<(Request<'static>, Vec<Permissions>)> {
     let all = |set: fn(&mut GlobalPermissions)| global(set);
@@ -471,6 +472,20 @@ fn rights() -> Vec<(Request<'static>, Vec<Permissions>)> {
             manages_stream(),
         ),
         (Request::DeleteStream(stream), manages_stream()),
+        (Request::PurgeStream(stream), manages_stream()),
+        (
+            Request::PurgeTopic(TopicTarget { stream, topic }),
+            manages_topic(),
+        ),
+        (
+            Request::DeleteSegments(DeleteSegments {
+                stream,
+                topic,
+                partition_id: 0,
+                segments_count: 0,
+            }),
+            manages_topic(),
+        ),
         (Request::GetTopics(stream), reads_topic()[..8].to_vec()),
         (create_topic("new", 1), manages_topic()[..4].to_vec()),
         (
