@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 
 use base::{Instant, Op};
-use wire::replica::PrepareHeader;
+use wire::replica::{PrepareHeader, Trust};
 
 use crate::group::{Effect, Group, Status};
 
@@ -77,6 +77,31 @@ impl Group {
             return self.skip_to_checkpoint(now, header, out);
         }
         self.log.reset(header);
+        self.begin_after((op, header.checksum), now, out);
+    }
+
+    /// The state is that of a checkpoint, and the log is given up for one that begins after `base`
+    /// and is to be filled from the others': the journal is empty after it. `base` is committed,
+    /// and the checkpoint covers all this replica may have acknowledged.
+    ///
+    /// Until it holds again what its primary holds, the log is no witness of that: it is in doubt.
+    ///
+    /// # Panics
+    /// If nothing is gained by it.
+    pub fn rewind(&mut self, now: Instant, base: (Op, u128), out: &mut Vec<Effect>) {
+        base::invariant!(base.0 > self.log.commit());
+        base::sometimes!("transfer: a log is filled from where the others' begin");
+        self.log.rewind(base.0, base.1);
+        if self.config.replica_count > 1 && self.trust == Trust::Trusted {
+            self.trust = Trust::Doubt;
+            self.trusted_from = None;
+            self.persist(out);
+        }
+        self.begin_after(base, now, out);
+    }
+
+    /// The log is empty after a committed op.
+    fn begin_after(&mut self, (op, checksum): (Op, u128), now: Instant, out: &mut Vec<Effect>) {
         self.commit_max = self.commit_max.max(op);
         self.written = op;
         self.truncating = None;
@@ -93,7 +118,7 @@ impl Group {
                 install.cut = None;
                 if install.log.op < op {
                     install.log.op = op;
-                    install.log.checksum = header.checksum;
+                    install.log.checksum = checksum;
                     install.log.headers.clear();
                 }
                 self.continue_install(now, out);

@@ -275,6 +275,17 @@ impl Log {
         self.checksum = header.checksum;
     }
 
+    /// The log is empty after an op that is committed, whose identity is `checksum`.
+    pub(crate) fn rewind(&mut self, op: Op, checksum: u128) {
+        self.headers.clear();
+        self.suffix.clear();
+        self.missing = 0;
+        self.commit = op;
+        self.committed = op;
+        self.op = op;
+        self.checksum = checksum;
+    }
+
     /// Everything up to the op of `header`, which this log holds, is applied by other means.
     pub(crate) fn skip_to(&mut self, header: &PrepareHeader) {
         base::invariant!(header.op <= self.op);

@@ -121,7 +121,12 @@ impl Hosted {
         }
         base::sometimes!("server: a state catches up with what was behind a gap");
         self.behind_gap = false;
-        self.pending = group.uncommitted().cloned().collect();
+        let applied = self
+            .partition()
+            .map_or(Op(0), |partition| partition.committed().op);
+        let later =
+            |frame: &&Bytes| PrepareHeader::decode(frame).is_ok_and(|header| header.op > applied);
+        self.pending = group.uncommitted().filter(later).cloned().collect();
         self.reset_appended();
     }
 

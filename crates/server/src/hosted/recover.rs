@@ -35,6 +35,8 @@ pub(super) struct Recovery {
     detached: bool,
     /// The op before the log's first, and its identity; 0 if unknown.
     base: (Op, u128),
+    /// Whether the state is ahead of the log, which is to be filled from the others'.
+    behind: bool,
     /// Highest commit that any record carries: committed for certain.
     commit: Op,
     /// The newest headers.
@@ -53,6 +55,7 @@ impl Recovery {
             next: None,
             detached: false,
             base: (Op(0), 0),
+            behind: false,
             commit: Op(0),
             headers: VecDeque::new(),
             suffix: VecDeque::new(),
@@ -72,7 +75,12 @@ impl Recovery {
 
     /// The op before the first record that is not applied.
     fn before_suffix(&self) -> Op {
-        let head = self.headers.back().map_or(self.origin.op, |head| head.op);
+        let empty = if self.behind {
+            self.base.0
+        } else {
+            self.origin.op
+        };
+        let head = self.headers.back().map_or(empty, |head| head.op);
         Op(head.0 - self.suffix.len() as u64)
     }
 
@@ -82,6 +90,22 @@ impl Recovery {
         self.suffix.clear();
         self.commit = self.origin.op;
         self.detached = false;
+    }
+
+    /// The state has all that the log holds, and more: nothing of it is to be applied.
+    fn fall_behind(&mut self) {
+        self.behind = true;
+        self.suffix.clear();
+        self.detached = false;
+        self.commit = self.commit.min(self.before_suffix());
+    }
+
+    /// The log is empty, after its base, and the state is ahead of it.
+    fn restart_after(&mut self, base: (Op, u128)) {
+        self.base = base;
+        self.headers.clear();
+        self.commit = base.0;
+        self.fall_behind();
     }
 }
 
@@ -172,14 +196,18 @@ impl Hosted {
             return self.strand(recovery, core);
         }
         if head < origin.op || recovery.differs {
-            return self.part_from_log(recovery, core);
+            return self.part_from_log(recovery, None, core);
         }
         self.begin_founding(recovery, head, core);
     }
 
-    /// The log ends before the checkpoint, or is another one: they do not belong together.
-    fn part_from_log(&mut self, mut recovery: Recovery, core: &mut Core) {
+    /// The log ends before the checkpoint, or is another one: they do not belong together. A peer
+    /// whose checkpoint it is may have told after which op its own log begins.
+    fn part_from_log(&mut self, mut recovery: Recovery, told: Option<(Op, u128)>, core: &mut Core) {
         let (id, origin) = (self.id, recovery.origin);
+        if self.partition.is_some() && (told.is_some() || recovery.base() > Op(0)) {
+            return self.part_from_trimmed_log(recovery, told, core);
+        }
         if let Some(partition) = &mut self.partition {
             // Its log is what consumers are served from: the state follows from it.
             base::sometimes!("checkpoint: a partition's log does not reach it, and is read anew");
@@ -212,6 +240,54 @@ impl Hosted {
         self.state = State::Resetting(recovery);
     }
 
+    /// The same for a partition whose log does not begin at op 1: its state cannot be built anew.
+    /// The checkpoint stays, and the log is filled from the others' up to there: from its end, or,
+    /// if it is another one, from its beginning.
+    fn part_from_trimmed_log(
+        &mut self,
+        mut recovery: Recovery,
+        told: Option<(Op, u128)>,
+        core: &mut Core,
+    ) {
+        let (id, origin) = (self.id, recovery.origin);
+        let head = recovery
+            .headers
+            .back()
+            .map_or(recovery.base(), |head| head.op);
+        if core.config.nodes.len() == 1 {
+            return self.close_damaged(head.next(), core);
+        }
+        let line = alloc::format!("group {id}: the log is filled up to op {}", origin.op);
+        core.log(Level::Error, line);
+        core.observe(|| Observation::Doubt {
+            group: id,
+            op: head,
+        });
+        self.pending.clear();
+        self.behind_gap = false;
+        let whole = recovery.base.1 != 0 || !recovery.headers.is_empty();
+        if head < origin.op && whole && head >= told.unwrap_or_default().0 {
+            base::sometimes!("transfer: a trimmed log ends before its checkpoint");
+            recovery.fall_behind();
+            return self.begin_founding(recovery, head, core);
+        }
+        let base = told.unwrap_or(recovery.base);
+        if base.1 == 0 {
+            // Not even its beginning is known: as if there were no checkpoint.
+            self.keeping.forsake();
+            if let Some(partition) = &mut self.partition {
+                **partition = partition.emptied();
+            }
+            recovery.origin = Origin::default();
+            return self.strand(recovery, core);
+        }
+        base::sometimes!("transfer: a trimmed log is given up and filled anew");
+        recovery.restart_after(base);
+        self.journal
+            .reset(base.0, base.1, &mut core.files, &mut core.out);
+        self.state = State::Resetting(recovery);
+    }
+
     /// The log is empty after the checkpoint, durably.
     pub(super) fn on_reset(&mut self, core: &mut Core) {
         if !matches!(self.state, State::Resetting(_)) {
@@ -221,7 +297,7 @@ impl Hosted {
         else {
             unreachable!("just looked at")
         };
-        let head = recovery.origin.op;
+        let head = recovery.before_suffix();
         self.begin_founding(recovery, head, core);
     }
 
@@ -241,7 +317,12 @@ impl Hosted {
     }
 
     /// A stranded log has a state again.
-    pub(super) fn rescue(&mut self, header: PrepareHeader, restored: Restored, core: &mut Core) {
+    pub(super) fn rescue(
+        &mut self,
+        (header, restored): (PrepareHeader, Restored),
+        told: (Op, u128),
+        core: &mut Core,
+    ) {
         let State::Stranded(recovery) = ::core::mem::replace(&mut self.state, State::Removing)
         else {
             unreachable!("only a stranded group is rescued")
@@ -275,7 +356,8 @@ impl Hosted {
             else {
                 unreachable!("just put there")
             };
-            return self.part_from_log(recovery, core);
+            let told = Some(told).filter(|_| self.partition.is_some());
+            return self.part_from_log(recovery, told, core);
         }
         base::sometimes!("transfer: a stranded log goes on from a checkpoint");
         recovery.suffix.drain(..covered);
@@ -301,14 +383,19 @@ impl Hosted {
             let missing = recovery.suffix.front().is_some_and(is_missing);
             first.op == origin.op.next() || (first.op > origin.op && missing)
         };
-        if recovery.headers.front().is_none_or(begins_after) {
+        if !recovery.behind && recovery.headers.front().is_none_or(begins_after) {
             // The log begins after the checkpoint: its header comes from there.
             if let Some(header) = origin.header {
                 recovery.headers.push_front(header);
             }
         }
+        let empty = if recovery.behind {
+            recovery.base()
+        } else {
+            Op(0)
+        };
         base::invariant_eq!(
-            recovery.headers.back().map_or(Op(0), |header| header.op),
+            recovery.headers.back().map_or(empty, |header| header.op),
             head
         );
         let known = core.durable_views.contains_key(&self.id);
@@ -347,6 +434,7 @@ impl Hosted {
         } = core.durable_views[&self.id];
         // Persisted logs lose nothing that was acknowledged; others may, if the power failed.
         let whole = self.persisted || !core.power_lost || !restarted;
+        let whole = whole && !recovery.behind;
         let trust = match recorded {
             Trust::Trusted if !whole => Trust::Doubt,
             recorded => recorded,
@@ -380,7 +468,12 @@ impl Hosted {
         };
         let commit = recovery.before_suffix();
         let head = recovery.headers.back();
-        let head = head.map_or((Op(0), 0), |head| (head.op, head.checksum));
+        let empty = if recovery.behind {
+            recovery.base
+        } else {
+            (Op(0), 0)
+        };
+        let head = head.map_or(empty, |head| (head.op, head.checksum));
         let recovered = Recovered {
             view,
             log_view,

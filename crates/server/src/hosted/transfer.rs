@@ -7,6 +7,10 @@
 //!   saving:   durable here ─▶ the log is reset to its op ─▶ the state machine is replaced
 //! ```
 //!
+//! The log of a partition is what consumers are served from, so it is not empty afterwards: it
+//! begins where the source's log does, and is filled by repair. What comes up to the checkpoint's
+//! op is in the state already.
+//!
 //! Until the checkpoint is durable nothing has changed: a crash begins again. Once it is, a start
 //! finds a log that ends before its checkpoint, and does the rest.
 //!
@@ -28,7 +32,7 @@ use super::{
     Hosted, State, Waiter,
     checkpoint::{Restored, restore},
 };
-use crate::core::Core;
+use crate::{Observation, core::Core};
 
 /// A checkpoint on its way into this replica.
 pub(super) struct Transfer {
@@ -51,6 +55,9 @@ enum Stage {
 struct Saving {
     header: PrepareHeader,
     restored: Restored,
+    /// After which op the log is to begin, and its identity: the checkpoint's own, but that
+    /// consumers read the log of a partition, which therefore begins where the source's does.
+    base: (Op, u128),
 }
 
 impl Transfer {
@@ -86,6 +93,9 @@ impl Hosted {
         bytes: &Bytes,
         core: &mut Core,
     ) {
+        if self.is_ahead_of(&mark) {
+            return self.rewind((mark.base, mark.base_identity), core);
+        }
         if !self.is_of_use(&mark, core) {
             self.drop_what_nobody_repairs(&mark, core);
             return;
@@ -101,6 +111,10 @@ impl Hosted {
                 ..
             }) => {
                 if known.is_same(&mark) {
+                    // Its source may have trimmed its log meanwhile.
+                    if known.base < mark.base {
+                        (known.base, known.base_identity) = (mark.base, mark.base_identity);
+                    }
                     if offset != body.len() as u64 {
                         return;
                     }
@@ -131,9 +145,8 @@ impl Hosted {
     /// Whether this replica would go on from a checkpoint, and from nothing less.
     fn is_of_use(&mut self, mark: &CheckpointMark, core: &mut Core) -> bool {
         let now = core.now.monotonic;
-        if self.partition.is_some() && mark.base < mark.op {
-            // Consumers read the log: it is not given up for one that begins later. No peer's
-            // log of a partition has a prefix missing, so none has to be.
+        let known_base = mark.base == Op(0) || mark.base_identity != 0;
+        if self.partition.is_some() && !known_base {
             return false;
         }
         match &self.state {
@@ -151,6 +164,7 @@ impl Hosted {
                 // Which one it is will be known once more of the damage is repaired.
                 Held::Unknown => false,
                 // A peer whose log goes back far enough repairs this one op by op.
+                Held::Not if self.partition.is_some() => mark.base > group.commit(),
                 Held::Not | Held::Damaged => {
                     self.keeping.transfer.is_some() || mark.base > group.commit()
                 }
@@ -227,9 +241,18 @@ impl Hosted {
             core.log(Level::Warn, line);
             return self.seek_checkpoint(core);
         };
-        // The log will begin after it.
-        (checkpoint.mark.base, checkpoint.mark.base_identity) = (mark.op, mark.identity);
-        transfer.stage = Stage::Saving(Box::new(Saving { header, restored }));
+        // The log will begin after it, unless it is one that consumers read.
+        let mut base = (mark.op, mark.identity);
+        if self.partition.is_some() {
+            base = (mark.base, mark.base_identity);
+        }
+        (checkpoint.mark.base, checkpoint.mark.base_identity) = base;
+        let saving = Saving {
+            header,
+            restored,
+            base,
+        };
+        transfer.stage = Stage::Saving(Box::new(saving));
         self.keeping.save(checkpoint, core);
     }
 
@@ -320,14 +343,22 @@ impl Hosted {
         let Stage::Saving(saving) = transfer.stage else {
             unreachable!("just looked at")
         };
-        let (header, restored) = (saving.header, saving.restored);
+        let Saving {
+            header,
+            restored,
+            base,
+        } = *saving;
         match &self.state {
             State::Running(group) => match group.holds(op, header.checksum) {
-                held @ (Held::Not | Held::Damaged) => self.install(held, header, restored, core),
+                // Repaired so far meanwhile that the peers have the rest.
+                Held::Not if self.partition.is_some() && base.0 <= group.commit() => {}
+                held @ (Held::Not | Held::Damaged) => {
+                    self.install(held, (header, restored), base, core);
+                }
                 // Repaired op by op while it became durable.
                 Held::Applied | Held::Appended | Held::Unknown => return false,
             },
-            State::Stranded(_) => self.rescue(header, restored, core),
+            State::Stranded(_) => self.rescue((header, restored), base, core),
             _ => return false,
         }
         true
@@ -335,26 +366,73 @@ impl Hosted {
 
     /// A running group goes on from a checkpoint: its log is given up for it, or what is damaged
     /// of it.
-    fn install(&mut self, held: Held, header: PrepareHeader, restored: Restored, core: &mut Core) {
+    fn install(
+        &mut self,
+        held: Held,
+        (header, restored): (PrepareHeader, Restored),
+        base: (Op, u128),
+        core: &mut Core,
+    ) {
         base::sometimes!("transfer: a running replica goes on from a checkpoint");
         let now = core.now.monotonic;
-        let (op, checksum) = (header.op, header.checksum);
+        let op = header.op;
         if held == Held::Not {
             self.journal
-                .reset(op, checksum, &mut core.files, &mut core.out);
+                .reset(base.0, base.1, &mut core.files, &mut core.out);
             self.pending.clear();
+            self.bodies.clear();
+            self.behind_gap = false;
         }
         let later = |frame: &Bytes| PrepareHeader::decode(frame).is_ok_and(|it| it.op > op);
         self.pending.retain(later);
+        self.refuse_waiters(core);
+        self.begin_from(header, restored, core);
+        self.reset_appended();
+        if held == Held::Not && self.partition.is_some() {
+            let group = self.id;
+            core.observe(|| Observation::Doubt { group, op: base.0 });
+            self.drive(core, |group, out| group.rewind(now, base, out));
+        } else {
+            self.drive(core, |group, out| {
+                group.install_checkpoint(now, &header, out)
+            });
+            self.mend_pending();
+        }
+        core.urgent = true;
+    }
+
+    fn refuse_waiters(&mut self, core: &mut Core) {
         for (_, waiter) in ::core::mem::take(&mut self.waiters) {
             let (Waiter::Client(ask) | Waiter::Poll(ask, _)) = waiter;
             core.answers
                 .push(ask.refuse(ErrorCode::TRANSIENT_NOT_COMMITTED));
         }
-        self.begin_from(header, restored, core);
-        self.drive(core, |group, out| {
-            group.install_checkpoint(now, &header, out)
-        });
+    }
+
+    /// Whether the state has all that a peer's checkpoint would bring, and the log ends before the
+    /// peer's begins: it was being filled, and the others have trimmed theirs meanwhile.
+    fn is_ahead_of(&self, mark: &CheckpointMark) -> bool {
+        let transferring = self.keeping.transfer.is_some();
+        let behind = |group: &consensus::Group| group.op() < mark.base;
+        self.is_in_state(mark.op)
+            && mark.base_identity != 0
+            && !transferring
+            && self.group().is_some_and(behind)
+    }
+
+    /// The log is filled from where the others' begin.
+    fn rewind(&mut self, base: (Op, u128), core: &mut Core) {
+        base::sometimes!("transfer: others have trimmed what a log is being filled with");
+        let (now, group) = (core.now.monotonic, self.id);
+        self.journal
+            .reset(base.0, base.1, &mut core.files, &mut core.out);
+        self.pending.clear();
+        self.bodies.clear();
+        self.behind_gap = false;
+        self.refuse_waiters(core);
+        self.reset_appended();
+        core.observe(|| Observation::Doubt { group, op: base.0 });
+        self.drive(core, |group, out| group.rewind(now, base, out));
         core.urgent = true;
     }
 }

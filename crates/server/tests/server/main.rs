@@ -21,6 +21,7 @@ mod messages;
 mod metadata;
 mod peers;
 mod pressure;
+mod refills;
 mod retries;
 mod sessions;
 mod system;
