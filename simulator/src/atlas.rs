@@ -18,6 +18,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base::GroupId;
+
 /// Which part of a log is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -56,6 +58,9 @@ pub(crate) struct Atlas {
     doubtful: BTreeMap<u8, Doubt>,
     /// Nodes with damage in a last segment.
     damaged: BTreeSet<u8>,
+    /// Logs that are filled from the others', or have said that they doubt their end: no
+    /// witnesses until all of their shard's are again.
+    filling: BTreeSet<(u8, GroupId)>,
 }
 
 /// How far a doubtful node has come.
@@ -74,6 +79,7 @@ impl Atlas {
             promise,
             doubtful: BTreeMap::new(),
             damaged: BTreeSet::new(),
+            filling: BTreeSet::new(),
         }
     }
 
@@ -130,6 +136,7 @@ impl Atlas {
             .keys()
             .chain(&self.damaged)
             .copied()
+            .chain(self.filling.iter().map(|(node, _)| *node))
             .filter(|faulty| *faulty != node)
             .collect();
         faulty.len() < usize::from(self.promise.faulty_max())
@@ -143,8 +150,23 @@ impl Atlas {
         }
     }
 
+    /// A log of `node` has been found at a start, trusted or not.
+    pub(crate) fn on_recovered(&mut self, node: u8, group: GroupId, trusted: bool) {
+        if trusted {
+            self.filling.remove(&(node, group));
+        }
+    }
+
+    /// A log of `node` is no witness of what it has acknowledged.
+    pub(crate) fn on_doubt(&mut self, node: u8, group: GroupId) {
+        self.filling.insert((node, group));
+    }
+
     /// A shard trusts its logs again.
     pub(crate) fn on_trusted(&mut self, time: u64, node: u8, shard: u16) {
+        let shards = self.promise.shards;
+        let of_it = |at: u8, group: GroupId| at == node && group.shard(shards).0 == shard;
+        self.filling.retain(|(at, group)| !of_it(*at, *group));
         if let Some(doubt) = self.doubtful.get_mut(&node) {
             doubt.trusted.insert(shard);
             if doubt.trusted.len() == usize::from(self.promise.shards) {
@@ -155,7 +177,8 @@ impl Atlas {
 
     /// Whether the logs of `node` may lack what it has acknowledged, or end in damage.
     pub(crate) fn is_at_fault(&self, node: u8) -> bool {
-        self.doubtful.contains_key(&node) || self.damaged.contains(&node)
+        let filling = self.filling.iter().any(|(at, _)| *at == node);
+        filling || self.doubtful.contains_key(&node) || self.damaged.contains(&node)
     }
 
     /// No damage is left in any last segment of `node`.

@@ -35,6 +35,7 @@ pub(crate) fn check(
     replicas: &[Segments<'_>],
 ) -> Verdict {
     let mut first: Option<(u8, Vec<File<'_>>)> = None;
+    let mut named: BTreeMap<Op, (u8, &[u8])> = BTreeMap::new();
     let mut bodies: BTreeMap<Op, (u8, &[u8])> = BTreeMap::new();
     for segments in replicas {
         let node = segments.node;
@@ -49,6 +50,17 @@ pub(crate) fn check(
             })?;
         }
         let kept = committed_part(time, group, commit, committed, segments)?;
+        for &(name, bytes) in &kept {
+            // Logs may begin and end anywhere, but where one has a segment of a name, all do.
+            let Some(op) = op_of(name, ".log") else {
+                continue;
+            };
+            let (other, known) = *named.entry(op).or_insert((node, bytes));
+            ensure(known == bytes, CHECK, time, || {
+                let place = first_difference(&[(name, known)], &[(name, bytes)]);
+                format!("replicas {other} and {node} differ in {group} up to op {commit}: {place}")
+            })?;
+        }
         // A log that was begun anew, or cut in front, is in other segments.
         if kept
             .first()

@@ -46,13 +46,16 @@ pub(crate) struct Message {
 #[derive(Default)]
 pub(crate) struct Linear {
     messages: BTreeMap<GroupId, Vec<u64>>,
-    placed: BTreeMap<u64, (GroupId, u64)>,
+    /// When each group was purged: what was placed before is of an earlier life of its log.
+    purged: BTreeMap<GroupId, Vec<u64>>,
+    /// In which life of it, as well.
+    placed: BTreeMap<u64, (GroupId, u64, usize)>,
     target_of: BTreeMap<GroupId, Target>,
     groups_of: BTreeMap<Target, BTreeSet<GroupId>>,
     /// Every offset that the log has stored for a consumer.
     stored: BTreeMap<(GroupId, u32), BTreeSet<u64>>,
     /// What consumers were shown, independently of what the log is taken for.
-    shown: BTreeMap<(Target, GroupId, u64), u64>,
+    shown: BTreeMap<(Target, GroupId, usize, u64), u64>,
 }
 
 impl Linear {
@@ -65,6 +68,7 @@ impl Linear {
         batch: &[Message],
     ) -> Verdict {
         self.on_target(time, group, target)?;
+        let life = self.life(group);
         let log = self.messages.entry(group).or_default();
         for message in batch {
             ensure(message.offset == log.len() as u64, CHECK, time, || {
@@ -75,10 +79,12 @@ impl Linear {
                 )
             })?;
             log.push(message.payload);
-            let before = self.placed.insert(message.payload, (group, message.offset));
+            let before = self
+                .placed
+                .insert(message.payload, (group, message.offset, life));
             // A retry may find the partition deleted and created anew: the log that knew the
             // request is gone with its messages, and the new one has the message once.
-            let gone = |(old, _): &(GroupId, u64)| *old < group;
+            let gone = |(old, ..): &(GroupId, u64, usize)| *old < group;
             ensure(before.as_ref().is_none_or(gone), CHECK, time, || {
                 format!(
                     "a message of {group} at {} stands twice, also at {before:?}",
@@ -87,6 +93,34 @@ impl Linear {
             })?;
         }
         Ok(())
+    }
+
+    /// How often a group has been purged.
+    fn life(&self, group: GroupId) -> usize {
+        self.purged.get(&group).map_or(0, Vec::len)
+    }
+
+    /// All messages of a group are gone, and its offsets begin anew.
+    pub(crate) fn on_purge(&mut self, time: u64, group: GroupId) {
+        self.messages.remove(&group);
+        self.purged.entry(group).or_default().push(time);
+    }
+
+    /// A call that began at `start` was served these messages: none of them had been purged then.
+    pub(crate) fn check_fresh(&self, time: u64, start: u64, messages: &[Message]) -> Verdict {
+        let Some(first) = messages.first() else {
+            return Ok(());
+        };
+        let Some(&(group, offset, life)) = self.placed.get(&first.payload) else {
+            return Ok(());
+        };
+        let ended = self.purged.get(&group).and_then(|purges| purges.get(life));
+        ensure(
+            ended.is_none_or(|ended| start <= *ended),
+            CHECK,
+            time,
+            || format!("{group} shows offset {offset} of before a purge to a poll after it"),
+        )
     }
 
     /// An op for `target` was committed in `group`.
@@ -130,13 +164,13 @@ impl Linear {
             ensure(offset == expected, CHECK, time, || {
                 format!("a poll of {target:?} returns offset {offset} where {expected} is due")
             })?;
-            let Some(&(group, place)) = self.placed.get(&message.payload) else {
+            let Some(&(group, place, life)) = self.placed.get(&message.payload) else {
                 return fail(format!(
                     "a poll of {target:?} returns at offset {offset} what is nowhere committed"
                 ));
             };
-            let first = *group_first.get_or_insert(group);
-            let right = place == offset && group == first;
+            let first = *group_first.get_or_insert((group, life));
+            let right = place == offset && (group, life) == first;
             ensure(
                 right && self.target_of.get(&group) == Some(&target),
                 CHECK,
@@ -150,7 +184,7 @@ impl Linear {
             )?;
             let shown = *self
                 .shown
-                .entry((target, group, offset))
+                .entry((target, group, life, offset))
                 .or_insert(message.payload);
             ensure(shown == message.payload, CHECK, time, || {
                 format!("{target:?} has shown two payloads at offset {offset}")
@@ -212,7 +246,7 @@ impl Linear {
         payload: u64,
         base_offset: Option<u64>,
     ) -> Verdict {
-        let Some(&(group, offset)) = self.placed.get(&payload) else {
+        let Some(&(group, offset, _)) = self.placed.get(&payload) else {
             let message = "a send is confirmed whose messages are nowhere committed".into();
             return Err(Failure {
                 check: CHECK,
@@ -308,6 +342,22 @@ mod tests {
         assert_eq!(checker.on_offset(0, TARGET, 9, Some(1)), Ok(()));
         assert_eq!(checker.on_offset(0, TARGET, 9, None), Ok(()));
         assert_eq!(checker.on_confirmed(0, 100, Some(0)), Ok(()));
+    }
+
+    #[test]
+    fn what_is_purged_is_not_shown_to_whoever_asks_afterwards() {
+        let mut checker = with_log();
+        checker.on_purge(50, GROUP);
+        let old = [message(0, 100)];
+        assert_eq!(checker.check_fresh(60, 40, &old), Ok(()));
+        assert!(checker.check_fresh(60, 55, &old).is_err());
+        let new = [message(0, 200)];
+        assert_eq!(checker.on_batch(60, GROUP, TARGET, &new), Ok(()));
+        assert_eq!(checker.on_poll(70, TARGET, &old), Ok(()));
+        assert_eq!(checker.on_poll(70, TARGET, &new), Ok(()));
+        assert_eq!(checker.check_fresh(70, 65, &new), Ok(()));
+        let both = [message(0, 200), message(1, 101)];
+        assert!(checker.on_poll(70, TARGET, &both).is_err());
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub(crate) struct Batch {
 pub(crate) struct Offsets {
     next: BTreeMap<GroupId, u64>,
     requests: BTreeMap<(GroupId, ClientId), u64>,
+    purges: BTreeMap<GroupId, u64>,
 }
 
 impl Offsets {
@@ -41,6 +42,18 @@ impl Offsets {
         })?;
         *next += count;
         Ok(())
+    }
+
+    /// A purge was committed: offsets begin anew, unless it is one that has been before. True if
+    /// they do.
+    pub(crate) fn on_purge(&mut self, group: GroupId, generation: u64) -> bool {
+        let known = self.purges.entry(group).or_default();
+        let new = generation > *known;
+        if new {
+            *known = generation;
+            self.next.insert(group, 0);
+        }
+        new
     }
 
     /// The offset that the next message of a group will have.
@@ -97,6 +110,17 @@ mod tests {
             );
         }
         assert_eq!(checker.on_request(0, GROUP, Op(9), ClientId(2), 1), Ok(()));
+    }
+
+    #[test]
+    fn offsets_begin_anew_after_a_purge_and_only_after_a_new_one() {
+        let mut checker = Offsets::default();
+        assert_eq!(checker.on_batch(0, batch(1, 0, 3)), Ok(()));
+        assert!(checker.on_purge(GROUP, 1));
+        assert_eq!(checker.on_batch(0, batch(3, 0, 2)), Ok(()));
+        assert!(!checker.on_purge(GROUP, 1));
+        assert!(checker.on_batch(0, batch(5, 0, 1)).is_err());
+        assert_eq!(checker.on_batch(0, batch(5, 2, 1)), Ok(()));
     }
 
     #[test]

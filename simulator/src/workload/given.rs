@@ -68,7 +68,7 @@ impl Sampler<'_> {
                 stream,
                 partitions,
                 persisted,
-            } => self.create_topic_with(stream, partitions, persisted),
+            } => self.create_topic_with(stream, partitions, (persisted, false)),
             Order::Send { target, count } => self.send_many(target, count),
             Order::Poll {
                 target,

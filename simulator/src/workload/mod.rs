@@ -9,6 +9,7 @@ mod consumer_offsets;
 mod given;
 mod poll;
 mod produce;
+mod segments;
 mod streams;
 mod system;
 mod topics;
@@ -48,6 +49,8 @@ pub(crate) enum Call {
     GetStreams,
     CreateTopic {
         topic: u64,
+        /// Its oldest segments may go.
+        trims: bool,
     },
     DeleteTopic {
         topic: u64,
@@ -88,6 +91,10 @@ pub(crate) enum Call {
         target: Target,
         consumer: u32,
     },
+    DeleteSegments {
+        target: Target,
+    },
+    PurgeTopic,
     Ping,
     Metadata,
 }
@@ -111,7 +118,8 @@ impl Call {
         match self {
             Self::Send { target, .. }
             | Self::StoreOffset { target, .. }
-            | Self::DeleteOffset { target, .. } => Some(*target),
+            | Self::DeleteOffset { target, .. }
+            | Self::DeleteSegments { target, .. } => Some(*target),
             _ => None,
         }
     }
@@ -150,6 +158,8 @@ struct Topic {
     live: bool,
     /// As in a stream.
     doubts: u32,
+    /// Its oldest segments may go.
+    trims: bool,
 }
 
 struct Caller {
@@ -403,7 +413,8 @@ impl Sampler<'_> {
         match self.prng().below(100) {
             0..55 => self.sample_send(),
             55..75 => self.sample_poll(),
-            75..88 => self.sample_consumer_offset(),
+            75..86 => self.sample_consumer_offset(),
+            86..88 => self.sample_trim(),
             88..91 => self.sample_stream(),
             91..96 => self.sample_topic(),
             _ => self.sample_system(),
@@ -438,9 +449,15 @@ impl Sampler<'_> {
                 commits,
             } => {
                 let consumer = commits.then_some(*consumer);
-                self.judge_poll((*target, *strategy, *count), consumer, reply, linear)
+                self.judge_poll(
+                    (*target, *strategy, *count),
+                    (consumer, start),
+                    reply,
+                    linear,
+                )
             }
             Call::StoreOffset { .. } | Call::DeleteOffset { .. } => Ok(()),
+            Call::DeleteSegments { .. } | Call::PurgeTopic => self.judge_trim(call, reply),
             Call::GetOffset { target, consumer } => {
                 self.judge_offset(*target, *consumer, reply, linear)
             }

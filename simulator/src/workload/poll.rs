@@ -66,7 +66,7 @@ impl Sampler<'_> {
     pub(super) fn judge_poll(
         &mut self,
         (target, strategy, count): (Target, PollingStrategy, u32),
-        commits: Option<u32>,
+        (commits, start): (Option<u32>, u64),
         reply: &Reply,
         linear: &mut Linear,
     ) -> Verdict {
@@ -100,9 +100,12 @@ impl Sampler<'_> {
         }
         let first = messages.first().map(|message| message.offset);
         let last = messages.last().map(|message| message.offset);
+        // What is trimmed is skipped, so that the first may come later.
+        let trims = self.workload.topics[&target.topic].trims;
+        let at = |first: u64, due: u64| first == due || (trims && first > due);
         let place = match strategy {
-            PollingStrategy::Offset(offset) => first.is_none_or(|first| first == offset),
-            PollingStrategy::First => first.is_none_or(|first| first == 0),
+            PollingStrategy::Offset(offset) => first.is_none_or(|first| at(first, offset)),
+            PollingStrategy::First => first.is_none_or(|first| at(first, 0)),
             PollingStrategy::Last => last.is_none_or(|last| last == head.current_offset),
             PollingStrategy::Timestamp(_) | PollingStrategy::Next => true,
         };
@@ -112,7 +115,7 @@ impl Sampler<'_> {
             PollingStrategy::First | PollingStrategy::Last => true,
             PollingStrategy::Timestamp(_) | PollingStrategy::Next => false,
         };
-        let served = !due || head.current_offset == 0 || first.is_some();
+        let served = !due || trims || head.current_offset == 0 || first.is_some();
         let counted = messages.len() == head.count as usize && head.count <= count;
         let below = last.is_none_or(|last| last <= head.current_offset);
         if !place || !counted || !below || !served {
@@ -128,6 +131,7 @@ impl Sampler<'_> {
         if let (Some(consumer), Some(last)) = (commits, last) {
             linear.on_auto_commit(self.time, target, consumer, last)?;
         }
+        linear.check_fresh(self.time, start, &messages)?;
         linear.on_poll(self.time, target, &messages)
     }
 }

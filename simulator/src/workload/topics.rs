@@ -82,14 +82,15 @@ impl Sampler<'_> {
         let partitions = 1 + u32::try_from(self.prng().below(2)).expect("few");
         let persisted =
             self.workload.durability == Durability::AllPersisted || self.prng().chance(1, 2);
-        self.create_topic_with(stream, partitions, persisted)
+        let trims = self.prng().chance(1, 3);
+        self.create_topic_with(stream, partitions, (persisted, trims))
     }
 
     pub(super) fn create_topic_with(
         &mut self,
         stream: u64,
         partitions: u32,
-        persisted: bool,
+        (persisted, trims): (bool, bool),
     ) -> (Call, RequestFrame) {
         let topic = self.new_name();
         let known = Topic {
@@ -97,6 +98,7 @@ impl Sampler<'_> {
             partitions,
             live: false,
             doubts: 0,
+            trims,
         };
         self.workload.topics.insert(topic, known);
         let durability = if persisted { "persisted" } else { "replicated" };
@@ -108,6 +110,16 @@ impl Sampler<'_> {
             kind: options::kind::UINT64,
             data: &segment_size,
         };
+        let retention = if trims {
+            self.some_retention()
+        } else {
+            Vec::new()
+        };
+        for (key, value) in &retention {
+            let data = &value.to_le_bytes();
+            let kind = options::kind::UINT64;
+            block.push(key, Value { kind, data });
+        }
         block.push("segment_size", segment_size);
         let (stream, name) = (stream_name(stream), topic_name(topic));
         let request = request::CreateTopic {
@@ -117,14 +129,14 @@ impl Sampler<'_> {
             options: block.as_options(),
         };
         (
-            Call::CreateTopic { topic },
+            Call::CreateTopic { topic, trims },
             RequestFrame::new(&Request::CreateTopic(request)),
         )
     }
 
     pub(super) fn judge_topic(&mut self, call: &Call, reply: &Reply) -> Verdict {
         match *call {
-            Call::CreateTopic { topic } => {
+            Call::CreateTopic { topic, .. } => {
                 let Ok(details) = reply.decode::<reply::TopicDetails<'_>>() else {
                     return self.fail("a created topic has no record".into());
                 };

@@ -4,7 +4,7 @@ use base::{Bytes, GroupId, Op};
 use platform::ConnectionId;
 use server::{Observation, Role};
 use wire::{
-    Command, HEADER_SIZE, Operation, Request, batch,
+    Codec, Command, HEADER_SIZE, Operation, Request, batch,
     replica::{Message as ReplicaMessage, PrepareHeader, Trust},
 };
 
@@ -57,6 +57,7 @@ impl World {
                     op,
                     trusted,
                 };
+                self.atlas.on_recovered(node, group, trusted);
                 self.checkers.durability.on_recovered(time, log)
             }
             Observation::Restored {
@@ -125,13 +126,16 @@ impl World {
                 self.atlas.on_trusted(time, node, shard);
                 Ok(())
             }
+            Observation::Doubt { group, .. } => {
+                self.atlas.on_doubt(node, group);
+                Ok(())
+            }
             // Damage and its repair show in what is served; the clocks and the space on disks are
             // known to whoever set them.
             Observation::Clock { .. }
             | Observation::DiskFull { .. }
             | Observation::Gap { .. }
             | Observation::Repaired { .. }
-            | Observation::Doubt { .. }
             | Observation::Undecidable { .. }
             | Observation::Closed { .. } => Ok(()),
             Observation::LossPossible { group, view } => {
@@ -250,6 +254,16 @@ impl World {
                         message: format!("{group} op {op} stores an offset that nobody asked for"),
                     }),
                 }
+            }
+            Operation::PurgePartition => {
+                let Ok(purge) = wire::internal::PurgePartition::decode(body) else {
+                    return Ok(());
+                };
+                if self.checkers.offsets.on_purge(group, purge.generation) {
+                    base::sometimes!("workload: a partition is purged");
+                    self.checkers.linear.on_purge(time, group);
+                }
+                Ok(())
             }
             _ => Ok(()),
         }

@@ -133,7 +133,12 @@ impl Hosted {
         let purges = self
             .partition()
             .map(|partition| partition.appended().purges);
-        let auto_commit = auto_commit && purges == Some(reply.purges());
+        if auto_commit && purges != Some(reply.purges()) {
+            base::sometimes!("trim: what a poll would store has been purged");
+            return core
+                .answers
+                .push(ask.refuse(ErrorCode::TRANSIENT_NOT_ACCEPTED));
+        }
         self.finish_poll(ask, &poll, auto_commit, reply.finish(), core);
     }
 

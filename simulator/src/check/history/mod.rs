@@ -193,6 +193,10 @@ impl History {
                     self.ambiguous.insert(topic);
                 }
             }
+            // What is trimmed or purged is left to the certificate.
+            Call::CreateTopic { topic, trims: true } => {
+                self.ambiguous.insert(topic);
+            }
             Call::CreatePartitions { topic, .. } => {
                 if self.shrunk.contains(&topic) {
                     self.ambiguous.insert(topic);
