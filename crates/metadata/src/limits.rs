@@ -41,7 +41,7 @@ impl Default for Limits {
             topics_max: 4096,
             partitions_max: 1_000_000,
             partitions_per_request_max: 1000,
-            clients_max: 8192,
+            clients_max: 10_000,
             replies_max: 5,
             users_max: 16_384,
             tokens_max: 100,

@@ -147,7 +147,7 @@ impl Default for Limits {
             tail_cache: 1 << 20,
             poll_bytes_max: 16 << 20,
             repair_max: 64,
-            clients_max: 8192,
+            clients_max: 10_000,
             producers_max: 4096,
             consumers_max: 100_000,
             patience_factor: 10,

@@ -171,6 +171,14 @@ impl Hosted {
         }
     }
 
+    /// Whether its state is not yet what its log makes of it.
+    pub(crate) const fn is_recovering(&self) -> bool {
+        matches!(
+            self.state,
+            State::Recovering(_) | State::Founding(_) | State::Resetting(_)
+        )
+    }
+
     pub(crate) fn is_serving(&self) -> bool {
         self.group().is_some_and(Group::is_serving)
     }

@@ -48,11 +48,21 @@ impl Gather {
     }
 }
 
+/// A question about partitions of this shard, some of which are still being recovered: nobody is
+/// told that they are empty.
+struct Asked {
+    by: ShardIndex,
+    number: u64,
+    groups: Vec<GroupId>,
+    until: Instant,
+}
+
 /// All reads that wait, by number.
 #[derive(Default)]
 pub(super) struct Gathers {
     waiting: BTreeMap<u64, Gather>,
     made: u64,
+    asked: Vec<Asked>,
 }
 
 impl Gathers {
@@ -96,18 +106,24 @@ impl Shard {
     }
 
     fn ask_for_stats(&mut self, number: u64, wanted: BTreeSet<GroupId>, gather: &mut Gather) {
-        let mut elsewhere: BTreeMap<ShardIndex, Vec<GroupId>> = BTreeMap::new();
+        let mut by_shard: BTreeMap<ShardIndex, Vec<GroupId>> = BTreeMap::new();
         for group in wanted {
             let shard = group.shard(self.core.config.shard_count);
-            if shard == self.core.config.shard {
-                let stats = self.stats_of(group).unwrap_or(EMPTY_PARTITION);
-                gather.stats.insert(group, stats);
-            } else {
-                elsewhere.entry(shard).or_default().push(group);
-            }
+            by_shard.entry(shard).or_default().push(group);
         }
-        for (to, groups) in elsewhere {
+        for (to, groups) in by_shard {
+            if to == self.core.config.shard && !self.are_recovering(&groups) {
+                for group in groups {
+                    let stats = self.stats_of(group).unwrap_or(EMPTY_PARTITION);
+                    gather.stats.insert(group, stats);
+                }
+                continue;
+            }
             gather.waiting.insert(Part::Stats(to));
+            if to == self.core.config.shard {
+                self.on_stats_request(to, number, groups);
+                continue;
+            }
             let letter = Letter::StatsRequest { number, groups };
             self.core.out.push(Effect::Post { to, letter });
         }
@@ -139,8 +155,39 @@ impl Shard {
         })
     }
 
-    pub(super) fn on_stats_request(&mut self, from: ShardIndex, number: u64, groups: &[GroupId]) {
-        let found = groups.iter().filter_map(|group| {
+    /// Whether the state of one of these partitions is not what its log makes of it, yet.
+    fn are_recovering(&self, groups: &[GroupId]) -> bool {
+        groups.iter().any(|group| match self.groups.get(group) {
+            Some(hosted) => hosted.is_recovering(),
+            None => !self.is_gone(*group),
+        })
+    }
+
+    pub(super) fn on_stats_request(&mut self, by: ShardIndex, number: u64, groups: Vec<GroupId>) {
+        self.gathers.asked.push(Asked {
+            by,
+            number,
+            groups,
+            until: self.core.now.monotonic + PATIENCE,
+        });
+        self.answer_asked();
+    }
+
+    /// Tells what partitions hold, once all that were asked for have recovered.
+    pub(super) fn answer_asked(&mut self) {
+        let now = self.core.now.monotonic;
+        for asked in ::core::mem::take(&mut self.gathers.asked) {
+            if !self.are_recovering(&asked.groups) {
+                self.answer_stats(&asked);
+            } else if asked.until > now {
+                base::sometimes!("server: the numbers of a partition wait for its recovery");
+                self.gathers.asked.push(asked);
+            }
+        }
+    }
+
+    fn answer_stats(&mut self, asked: &Asked) {
+        let found = asked.groups.iter().filter_map(|group| {
             let stats = self.stats_of(*group)?;
             let PartitionStats {
                 current_offset,
@@ -156,11 +203,15 @@ impl Shard {
             };
             Some((*group, stats))
         });
-        let letter = Letter::StatsReply {
-            number,
-            stats: found.collect(),
-        };
-        self.core.out.push(Effect::Post { to: from, letter });
+        let (number, stats) = (asked.number, found.collect::<Vec<_>>());
+        if asked.by == self.core.config.shard {
+            return self.on_stats_reply(asked.by, number, &stats);
+        }
+        let letter = Letter::StatsReply { number, stats };
+        self.core.out.push(Effect::Post {
+            to: asked.by,
+            letter,
+        });
     }
 
     pub(super) fn on_stats_reply(

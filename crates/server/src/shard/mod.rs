@@ -304,7 +304,7 @@ impl Shard {
             Letter::ClientPort(port) => self.client_port = port,
             Letter::PurgeWatch { number, groups } => self.on_purge_watch(from, number, groups),
             Letter::PurgeDone { number } => self.on_purge_done(from, number),
-            Letter::StatsRequest { number, groups } => self.on_stats_request(from, number, &groups),
+            Letter::StatsRequest { number, groups } => self.on_stats_request(from, number, groups),
             Letter::StatsReply { number, stats } => self.on_stats_reply(from, number, &stats),
             Letter::ClientsRequest { number } => self.on_clients_request(from, number),
             Letter::ClientsReply { number, clients } => {
@@ -437,6 +437,7 @@ impl Shard {
                 hosted.submit(&mut self.core);
             }
         }
+        self.answer_asked();
         self.check_founded();
         self.check_trust();
         self.core.views.submit(&mut self.core.out);

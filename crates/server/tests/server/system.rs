@@ -9,7 +9,7 @@ use wire::{
 };
 
 use crate::{
-    client::{Client, batch_of, create_topic, send},
+    client::{Client, batch_of, create_topic, send, topic},
     node::Node,
 };
 
@@ -145,4 +145,74 @@ fn codes_nobody_knows_and_codes_not_served_are_told_apart() {
     let flush = [1, 4, 0, 0, 0, 0, 1, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let answer = client.exchange(&mut node, &client.command(102, &flush));
     assert_eq!(answer.code(), Some(ErrorCode::FEATURE_UNAVAILABLE));
+}
+
+#[test]
+fn nobody_is_told_that_a_partition_is_empty_which_is_being_recovered() {
+    for shards in [1, 3] {
+        let mut node = Node::new(shards);
+        let mut client = Client::log_in(&mut node, 1);
+        client.create_topic(&mut node, 5);
+        for partition in 0..5 {
+            client.produce(&mut node, partition, &["one", "two"]);
+        }
+        let topic = Request::GetTopic(topic());
+        let told = client.ask(&mut node, &topic).result().expect("told");
+        node.kill();
+        node.hold = Some(|request| {
+            matches!(request, platform::DiskRequest::Open { path, .. }
+                if path.0.starts_with("partitions/"))
+        });
+        node.start();
+        assert!(node.held_count() > 0);
+        let mut clients: Vec<Client> = (2..=3).map(|id| Client::log_in(&mut node, id)).collect();
+        let [reader, counter] = clients.as_mut_slice() else {
+            unreachable!("two")
+        };
+        let frame = reader.frame(&topic);
+        node.send(reader.connection, &frame);
+        assert!(node.frames(reader.connection).is_empty(), "it waits");
+        let frame = counter.frame(&Request::GetStats);
+        node.send(counter.connection, &frame);
+        node.let_go();
+        assert_eq!(reader.take(&mut node).result(), Ok(told));
+        let stats = counter.take(&mut node).result().expect("told");
+        let stats = Stats::decode(&stats).expect("a record");
+        assert_eq!(stats.messages_count, 10);
+    }
+}
+
+#[test]
+fn a_read_that_waits_too_long_is_refused_and_numbers_are_told_in_part() {
+    let mut node = Node::new(1);
+    let mut client = Client::log_in(&mut node, 1);
+    client.create_topic(&mut node, 2);
+    client.produce(&mut node, 0, &["one"]);
+    node.kill();
+    node.hold = Some(|request| {
+        matches!(request, platform::DiskRequest::Open { path, .. }
+            if path.0.starts_with("partitions/"))
+    });
+    node.start();
+    let mut reader = Client::log_in(&mut node, 2);
+    let mut counter = Client::log_in(&mut node, 3);
+    let frame = reader.frame(&Request::GetTopic(topic()));
+    node.send(reader.connection, &frame);
+    let frame = counter.frame(&Request::GetStats);
+    node.send(counter.connection, &frame);
+    node.pass(Duration::from_millis(2_900));
+    assert!(node.frames(reader.connection).is_empty());
+    node.pass(Duration::from_millis(200));
+    let refused = reader.take(&mut node).code();
+    assert_eq!(refused, Some(ErrorCode::TRANSIENT_NOT_ACCEPTED));
+    let stats = counter.take(&mut node).result().expect("told");
+    let stats = Stats::decode(&stats).expect("a record");
+    assert_eq!((stats.partitions_count, stats.clients_count), (2, 2));
+    node.let_go();
+    assert!(
+        reader
+            .ask(&mut node, &Request::GetTopic(topic()))
+            .result()
+            .is_ok()
+    );
 }
