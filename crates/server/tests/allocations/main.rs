@@ -14,9 +14,14 @@
 mod client;
 #[path = "../server/disk.rs"]
 mod disk;
+#[path = "../../../metadata/tests/metadata/support.rs"]
+mod metadata_log;
 mod meter;
 #[path = "../server/node.rs"]
 mod node;
+#[path = "../../../partition/tests/partition/support.rs"]
+mod partition_log;
+mod state;
 
 use base::Bytes;
 use wire::{BatchBuilder, Partitioning, PollingStrategy, Request, batch::Message};
