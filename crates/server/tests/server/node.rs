@@ -80,6 +80,9 @@ pub(crate) struct Node {
     held: Vec<(usize, Token, DiskRequest)>,
     /// Passwords are verified only when this is off.
     pub(crate) hold_logins: bool,
+    /// Archives are made only when this is off.
+    pub(crate) hold_archives: bool,
+    archives: Vec<(usize, Event)>,
     logins: Vec<(usize, Token, bool)>,
     minted: u64,
     pub(crate) ready: usize,
@@ -113,6 +116,8 @@ impl Node {
             hold: None,
             held: Vec::new(),
             hold_logins: false,
+            hold_archives: false,
+            archives: Vec::new(),
             logins: Vec::new(),
             minted: 0,
             ready: 0,
@@ -273,6 +278,10 @@ impl Node {
         for (shard, token, request) in std::mem::take(&mut self.held) {
             self.execute_disk(shard, token, request);
         }
+        self.hold_archives = false;
+        for (shard, event) in std::mem::take(&mut self.archives) {
+            self.events[shard].push_back(event);
+        }
         self.hold_logins = false;
         for (shard, token, verified) in std::mem::take(&mut self.logins) {
             self.tell_verified(shard, token, verified);
@@ -349,7 +358,12 @@ impl Node {
                 contents,
             } => {
                 let test = contents == [ArchiveContent::Test];
-                Outcome::Archived(test.then(|| vec![compression as u8]))
+                let outcome = Outcome::Archived(test.then(|| vec![compression as u8]));
+                if self.hold_archives {
+                    let event = Event::Computed { token, outcome };
+                    return self.archives.push((shard, event));
+                }
+                outcome
             }
         };
         self.events[shard].push_back(Event::Computed { token, outcome });

@@ -216,3 +216,28 @@ fn a_read_that_waits_too_long_is_refused_and_numbers_are_told_in_part() {
             .is_ok()
     );
 }
+
+#[test]
+fn archives_at_the_limit_and_one_beyond() {
+    let mut node = Node::new(1);
+    node.hold_archives = true;
+    let snapshot = Snapshot::new(ArchiveCompression::Stored, &[4]).expect("known");
+    let request = Request::GetSnapshot(snapshot);
+    let mut clients: Vec<Client> = (1..=5).map(|id| Client::log_in(&mut node, id)).collect();
+    let (last, first) = clients.split_last_mut().expect("five");
+    for client in first.iter_mut() {
+        let frame = client.frame(&request);
+        node.send(client.connection, &frame);
+        assert!(
+            node.frames(client.connection).is_empty(),
+            "it is being made"
+        );
+    }
+    let refused = last.ask(&mut node, &request).code();
+    assert_eq!(refused, Some(ErrorCode::TRANSIENT_NOT_ACCEPTED));
+    node.let_go();
+    for client in first.iter() {
+        assert_eq!(client.take(&mut node).result(), Ok(vec![1]));
+    }
+    assert_eq!(last.ask(&mut node, &request).result(), Ok(vec![1]));
+}
