@@ -291,4 +291,29 @@ mod tests {
         let large = alloc::vec![0; OPTIONS_SIZE_MAX + 1];
         assert_eq!(Options::decode(&large), Err(DecodeError::OptionsTooLarge));
     }
+
+    #[test]
+    fn options_at_their_count_and_size_and_one_beyond() {
+        let block = |count: usize, value: usize| {
+            let value = alloc::vec![b'v'; value];
+            let value = core::str::from_utf8(&value).expect("ASCII");
+            let pairs = (0..count).map(|index| {
+                let key = alloc::format!("{index:04}");
+                let (key, value) = (Value::text(&key), Value::text(value));
+                Pair { key, value }.encode()
+            });
+            pairs.collect::<Vec<_>>().concat()
+        };
+        let count = |bytes: &[u8]| Options::decode(bytes).map(|options| options.iter().count());
+        assert_eq!(count(&block(OPTIONS_COUNT_MAX, 1)), Ok(OPTIONS_COUNT_MAX));
+        assert_eq!(
+            count(&block(OPTIONS_COUNT_MAX + 1, 1)),
+            Err(DecodeError::Options)
+        );
+        // 500 pairs of 200 bytes each.
+        let full = block(500, 186);
+        assert_eq!(full.len(), OPTIONS_SIZE_MAX);
+        assert_eq!(count(&full), Ok(500));
+        assert_eq!(count(&block(500, 187)), Err(DecodeError::OptionsTooLarge));
+    }
 }

@@ -135,7 +135,7 @@ impl BatchBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::{USER_HEADERS_SIZE_MAX, verify};
+    use crate::batch::{PAYLOAD_SIZE_MAX, USER_HEADERS_SIZE_MAX, verify};
 
     #[test]
     fn the_builder_refuses_what_servers_refuse() {
@@ -166,5 +166,26 @@ mod tests {
         assert_eq!(builder.message_count(), 1);
         assert!(verify(&builder.finish().expect("one message")).is_ok());
         assert_eq!(BatchBuilder::new().finish(), Err(BatchError::Count));
+    }
+
+    #[test]
+    fn payloads_and_headers_at_their_limit_and_one_byte_beyond() {
+        let large = vec![0; PAYLOAD_SIZE_MAX + 1];
+        let check = |payload: usize, headers: usize| {
+            let mut builder = BatchBuilder::new();
+            let pushed = builder.push(Message {
+                id: 1,
+                origin_timestamp: 0,
+                payload: &large[..payload],
+                user_headers: &large[..headers],
+            });
+            pushed.and_then(|()| verify(&builder.finish()?).map(|_| ()))
+        };
+        assert_eq!(check(PAYLOAD_SIZE_MAX, 0), Ok(()));
+        assert_eq!(check(PAYLOAD_SIZE_MAX + 1, 0), Err(BatchError::PayloadSize));
+        assert_eq!(check(1, USER_HEADERS_SIZE_MAX), Ok(()));
+        let headers = check(1, USER_HEADERS_SIZE_MAX + 1);
+        assert_eq!(headers, Err(BatchError::UserHeadersSize));
+        assert_eq!(check(0, 0), Err(BatchError::PayloadEmpty));
     }
 }
