@@ -329,6 +329,7 @@ impl Disk {
                 }
                 Ok(DiskResult::Done)
             }
+            DiskRequest::List { path } if !self.names.is_dir(&path) => Err(DiskError::NotFound),
             DiskRequest::List { path } => Ok(DiskResult::Names(self.names.list(&path))),
             other => unreachable!("{other:?} names a file"),
         }

@@ -23,7 +23,7 @@ both! {
     a_removed_file_stays_readable_while_open,
     removing_what_is_missing_is_done,
     creating_a_directory_twice_is_done,
-    a_list_is_sorted_direct_and_empty_for_what_is_missing,
+    a_list_is_sorted_and_direct_and_says_what_is_missing,
     files_and_directories_are_synced,
     an_evicted_file_reads_the_same,
 }
@@ -268,10 +268,14 @@ fn creating_a_directory_twice_is_done(subject: &mut Subject) {
     assert!(matches!(result, Err(DiskError::NotFound)), "{result:?}");
 }
 
-fn a_list_is_sorted_direct_and_empty_for_what_is_missing(subject: &mut Subject) {
+fn a_list_is_sorted_and_direct_and_says_what_is_missing(subject: &mut Subject) {
     assert!(subject.names("").is_empty());
-    assert!(subject.names("missing").is_empty());
-    assert!(subject.names("missing/below").is_empty());
+    for missing in ["missing", "missing/below"] {
+        let listed = subject.disk(DiskRequest::List {
+            path: path(missing),
+        });
+        assert_eq!(listed.err(), Some(DiskError::NotFound));
+    }
     // `d.log` and `d0` sort around `d/`, but not in the directory.
     for directory in ["d", "d/below", "e"] {
         make_directory(subject, directory);

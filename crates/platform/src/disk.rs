@@ -151,7 +151,7 @@ pub enum DiskRequest {
         /// Which.
         path: Path,
     },
-    /// The names in a directory, sorted; `Names`, empty if there is no such directory.
+    /// The names in a directory, sorted; `Names`, or `NotFound` if there is no such directory.
     List {
         /// Which.
         path: Path,
@@ -192,7 +192,7 @@ pub enum DiskResult {
 /// short writes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskError {
-    /// No such file, where one must exist.
+    /// No such file or directory, where one must exist.
     NotFound,
     /// No space left.
     Full,

@@ -188,7 +188,6 @@ impl Disk {
                 names.sort_unstable();
                 Ok(DiskResult::Names(names))
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(DiskResult::Names(vec![])),
             Err(error) => Err(failure(&error)),
         }
     }

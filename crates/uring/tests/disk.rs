@@ -190,7 +190,10 @@ fn names_are_made_renamed_listed_and_removed() {
     }
     assert_eq!(names(&mut body, "partitions"), ["a", "b", "c"]);
     assert_eq!(names(&mut body, ""), ["partitions"]);
-    assert!(names(&mut body, "nowhere").is_empty());
+    let nowhere = body.disk(DiskRequest::List {
+        path: "nowhere".into(),
+    });
+    assert_eq!(nowhere.err(), Some(DiskError::NotFound));
 
     assert!(matches!(
         body.disk(write(2, 0, &[b"new"])),

@@ -80,6 +80,21 @@ impl Names {
         names.take_while(move |(name, _)| name.starts_with(&prefix.0))
     }
 
+    /// A directory is gone with all names below it, once and for all; the files they named.
+    pub(super) fn forget(&mut self, directory: &str) -> Vec<usize> {
+        let prefix = format!("{directory}/");
+        let gone = |name: &String| name == directory || name.starts_with(&prefix);
+        let files = self.now.iter().filter(|(name, _)| gone(name));
+        let files = files.filter_map(|(_, entry)| match entry {
+            Entry::File(file) => Some(*file),
+            Entry::Dir => None,
+        });
+        let files = files.collect();
+        self.now.retain(|name, _| !gone(name));
+        self.durable.retain(|name, _| !gone(name));
+        files
+    }
+
     /// The machine loses power: each unsynced change is kept or not.
     pub(super) fn lose_power(&mut self, prng: &mut Prng) {
         for (_, change) in std::mem::take(&mut self.unsynced) {

@@ -136,6 +136,26 @@ impl Disk {
         self.trouble = Trouble::default();
     }
 
+    /// Directories that have files, sorted.
+    pub(crate) fn directories(&self) -> Vec<String> {
+        let mut found: Vec<String> = self
+            .names
+            .below(platform::Path(String::new()))
+            .filter(|(_, entry)| matches!(entry, Entry::File(_)))
+            .filter_map(|(name, _)| Some(name.rsplit_once('/')?.0.to_owned()))
+            .collect();
+        found.dedup();
+        found
+    }
+
+    /// A directory is gone with all that was in it; to be called when the machine is off.
+    pub(crate) fn wipe_below(&mut self, directory: &str) {
+        assert!(self.in_flight.is_empty() && self.handles.is_empty());
+        for file in self.names.forget(directory) {
+            self.files.remove(&file);
+        }
+    }
+
     fn file_at(&self, path: &str) -> Option<&File> {
         match self.names.get(path)? {
             Entry::File(file) => self.files.get(&file),

@@ -257,6 +257,12 @@ impl Runner {
             },
             "restart" => Fault::Restart { nodes },
             "wipe" => Fault::Wipe { node },
+            "lose" => {
+                let names = super::verbs::DIRECTORIES;
+                let place = names.iter().position(|name| *name == words.text(1));
+                let pick = place.expect("checked before") as u64;
+                Fault::WipeDirectory { node, pick }
+            }
             "pause" => Fault::Pause { node },
             "resume" => Fault::Resume { node },
             "die" => death(node, words),

@@ -28,6 +28,9 @@ pub(super) const SAYINGS: [&str; 9] = [
     "clock",
 ];
 
+/// Directories of a node with one shard and one partition, sorted by name.
+pub(super) const DIRECTORIES: [&str; 3] = ["metadata", "log", "views"];
+
 const VERBS: &[(&str, &[Kind])] = &[
     ("topic", &[Number, Name, Number]),
     ("stream", &[Number]),
@@ -48,6 +51,7 @@ const VERBS: &[(&str, &[Kind])] = &[
     ("power", &[Name]),
     ("restart", &[Name]),
     ("wipe", &[Name]),
+    ("lose", &[Name, Of(&DIRECTORIES)]),
     ("pause", &[Name]),
     ("resume", &[Name]),
     (

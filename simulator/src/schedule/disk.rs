@@ -181,7 +181,12 @@ impl Drawer {
 
     fn wipe(&mut self, at: u64) {
         let node = self.node();
-        self.push(at, Fault::Wipe { node });
+        if self.prng.chance(1, 3) {
+            let pick = self.prng.next_u64();
+            self.push(at, Fault::WipeDirectory { node, pick });
+        } else {
+            self.push(at, Fault::Wipe { node });
+        }
         let downtime = self.downtime();
         self.push(at + downtime, Fault::Restart { nodes: 1 << node });
     }

@@ -42,6 +42,8 @@ pub(crate) enum Fault {
     },
     /// The machine dies, and its disk is empty when it is started again.
     Wipe { node: u8 },
+    /// The machine dies, and one directory of its disk is gone when it is started again.
+    WipeDirectory { node: u8, pick: u64 },
     /// All copies of some record are damaged.
     DamageEverywhere { pick: u64 },
     /// Something happens to a disk.

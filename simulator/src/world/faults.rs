@@ -50,6 +50,7 @@ impl World {
                 });
             }
             Fault::Wipe { node } => self.wipe(node),
+            Fault::WipeDirectory { node, pick } => self.wipe_directory(node, pick),
             Fault::DamageEverywhere { pick } => self.damage_everywhere(pick),
             Fault::Disk { node, fault } => self.on_disk_fault(node, fault),
             Fault::Restart { nodes } => {
@@ -109,6 +110,33 @@ impl World {
         self.forget_damage(node);
         self.note_blank(node);
         self.checkers.views.on_wiped(node);
+    }
+
+    /// A machine loses what one of its shards knows of views, or one log with its checkpoints.
+    fn wipe_directory(&mut self, node: u8, pick: u64) {
+        let directories = self.nodes[usize::from(node)].disk.directories();
+        let others_damaged = self.is_damaged_beside(node) || self.is_wounded(node);
+        if directories.is_empty() || !self.atlas.admit_wipe(self.time, node, others_damaged) {
+            self.crash(node, Crash::Process);
+            return;
+        }
+        self.statistics.wipes += 1;
+        self.atlas.on_stop(self.time, node);
+        self.stop_node(node, Crash::Power);
+        let count = directories.len() as u64;
+        let index = usize::try_from(pick % count).expect("few directories");
+        let directory = &directories[index];
+        if self.trace {
+            super::trace::world(self.time, &format!("node {node} loses {directory}"));
+        }
+        self.nodes[usize::from(node)].disk.wipe_below(directory);
+        if directory.starts_with("shard-") {
+            base::sometimes!("fault: the views of a shard were lost");
+            self.note_blank(node);
+            self.checkers.views.on_wiped(node);
+        } else {
+            base::sometimes!("fault: a log was lost with all its checkpoints");
+        }
     }
 
     fn on_disk_fault(&mut self, node: u8, fault: DiskFault) {

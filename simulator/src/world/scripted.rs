@@ -164,7 +164,7 @@ impl World {
                 nodes,
                 crash: crate::disk::Crash::Power,
             } => (u64::from(nodes.count_ones()), 0),
-            Fault::Wipe { .. } => (1, 1),
+            Fault::Wipe { .. } | Fault::WipeDirectory { .. } => (1, 1),
             _ => (0, 0),
         };
         self.inflict(fault);

@@ -126,6 +126,12 @@ impl Keeping {
         oldest.unwrap_or_default()
     }
 
+    /// Whether the newest checkpoint has come from a peer, for a log that begins after it.
+    pub(super) fn begins_a_log(&self) -> bool {
+        let newest = self.machine.newest();
+        newest.is_some_and(|mark| mark.base == mark.op)
+    }
+
     /// The newest op that a durable checkpoint is of.
     pub(super) fn newest_op(&self) -> Op {
         self.machine.newest().map_or(Op(0), |mark| mark.op)

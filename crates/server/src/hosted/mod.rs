@@ -595,7 +595,7 @@ impl Hosted {
         match self.state {
             State::Founding(_) => return self.found(core),
             // It is durable that the log is in doubt.
-            State::Recovering(_) => return self.cut_damaged(core),
+            State::Recovering(_) => return self.on_recovering_durable(core),
             _ => {}
         }
         let now = core.now.monotonic;

@@ -44,6 +44,8 @@ pub(super) struct Recovery {
     /// What comes after what has been applied.
     suffix: VecDeque<Entry>,
     cut_bytes: u64,
+    /// The last op, once all has been read.
+    ended: Option<Op>,
 }
 
 impl Recovery {
@@ -60,6 +62,7 @@ impl Recovery {
             headers: VecDeque::new(),
             suffix: VecDeque::new(),
             cut_bytes: 0,
+            ended: None,
         }
     }
 
@@ -192,7 +195,70 @@ impl Hosted {
         let origin = recovery.origin;
         let known_base = base.0 == origin.op && base.1 != 0;
         recovery.differs |= known_base && base.1 != origin.identity();
-        if base.0 > origin.op {
+        recovery.ended = Some(head);
+        self.state = State::Recovering(recovery);
+        if self.lacks_what_it_had(head, core) {
+            return self.doubt_log(head, core);
+        }
+        self.end_recovery(core);
+    }
+
+    /// Whether the disk has lost, without a trace in what is left, what was durable on it: the
+    /// whole log of a group that is on record, or the end of one that a checkpoint goes beyond.
+    fn lacks_what_it_had(&self, head: Op, core: &Core) -> bool {
+        let State::Recovering(recovery) = &self.state else {
+            return false;
+        };
+        let trusted =
+            |views: &Views| *views != crate::core::DELETED && views.trust == Trust::Trusted;
+        if !core.durable_views.get(&self.id).is_some_and(trusted) {
+            // Nobody counts on it, or it was never here.
+            return false;
+        }
+        let origin = recovery.origin;
+        let short = head < origin.op || recovery.differs;
+        // A checkpoint that came from a peer stands before its log is begun anew.
+        (self.journal.was_absent() && origin.op == Op(0)) || (short && !self.keeping.begins_a_log())
+    }
+
+    /// It is made durable that this log may have held more, before anything is made of it.
+    fn doubt_log(&mut self, head: Op, core: &mut Core) {
+        base::sometimes!("server: a log has less than was durable in it, and is in doubt");
+        let id = self.id;
+        let line = alloc::format!(
+            "group {id}: the log ends with op {head}, before what this disk had made durable"
+        );
+        core.log(Level::Error, line);
+        core.observe(|| Observation::Doubt {
+            group: id,
+            op: head,
+        });
+        core.doubtful = true;
+        let trust = Trust::Doubt;
+        let views = Views {
+            trust,
+            ..core.durable_views[&id]
+        };
+        core.views.put(id, views);
+    }
+
+    /// All has been read, and what is to be thought of it is durable; or it waits for something
+    /// else to be durable.
+    pub(super) fn on_recovering_durable(&mut self, core: &mut Core) {
+        match &self.state {
+            State::Recovering(recovery) if recovery.ended.is_some() => self.end_recovery(core),
+            _ => self.cut_damaged(core),
+        }
+    }
+
+    fn end_recovery(&mut self, core: &mut Core) {
+        let State::Recovering(recovery) = ::core::mem::replace(&mut self.state, State::Removing)
+        else {
+            unreachable!("recovery ends once")
+        };
+        let head = recovery.ended.expect("all has been read");
+        let origin = recovery.origin;
+        if recovery.base.0 > origin.op {
             return self.strand(recovery, core);
         }
         if head < origin.op || recovery.differs {
@@ -440,6 +506,10 @@ impl Hosted {
             recorded => recorded,
         };
         core.doubtful |= trust != Trust::Trusted;
+        if core.config.nodes.len() == 1 && recorded == Trust::Doubt {
+            // Nobody can tell what it has lost.
+            return self.close_damaged(recovery.before_suffix().next(), core);
+        }
         if core.config.nodes.len() == 1
             && let Some(index) = recovery.suffix.iter().position(is_missing)
         {

@@ -64,6 +64,9 @@ impl Checkpoints {
             return;
         }
         match (recovery.waits, result) {
+            (Waits::Names, Err(DiskError::NotFound)) => {
+                return events.push(CheckpointsEvent::Recovered(None));
+            }
             (Waits::Names, Ok(DiskResult::Names(names))) => {
                 recovery.candidates = names.iter().filter_map(|name| parse_name(name)).collect();
                 recovery.candidates.sort_unstable();

@@ -136,6 +136,8 @@ pub struct Journal {
     sync_wanted: bool,
     /// Whether the active segment's name is durable.
     name_durable: bool,
+    /// There was no directory when it was opened.
+    absent: bool,
     /// Ascending; ops above the first are not written before it is done.
     truncations: VecDeque<Op>,
     /// The old log is still there.
@@ -220,6 +222,7 @@ impl Journal {
             synced: Op(0),
             sync_wanted: false,
             name_durable: true,
+            absent: false,
             truncations: VecDeque::new(),
             resetting: false,
             resets: 0,
@@ -413,6 +416,12 @@ impl Journal {
         self.base
     }
 
+    /// Whether there was nothing of this log on the disk when it was opened.
+    #[must_use]
+    pub const fn was_absent(&self) -> bool {
+        self.absent
+    }
+
     /// Segment files.
     #[must_use]
     pub fn segments(&self) -> usize {
@@ -586,6 +595,9 @@ impl Journal {
         }
         match core::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Recovering(recovery) => self.on_recovery(*recovery, Err(error), context),
+            Stage::ListingToRemove if error == DiskError::NotFound => {
+                self.remove_names(&[], context);
+            }
             stage => {
                 self.stage = stage;
                 if error != DiskError::Full || !self.on_full(context.events) {

@@ -111,6 +111,10 @@ impl Journal {
     ) {
         let chunk = match result {
             Ok(DiskResult::Names(names)) => return self.on_names(recovery, &names, context),
+            Err(DiskError::NotFound) if self.segments.is_empty() => {
+                self.absent = true;
+                return self.on_names(recovery, &[], context);
+            }
             Ok(DiskResult::Opened { size }) => return self.on_segment(recovery, size, context),
             Ok(DiskResult::Done) => return self.on_synced_segment(recovery, context),
             Ok(DiskResult::Read { buffer }) => Ok(buffer),

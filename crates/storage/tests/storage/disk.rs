@@ -227,6 +227,9 @@ impl Disk {
                     self.change(&path, Change::Insert(path.0.clone(), Node::Directory));
                 }
             }
+            DiskRequest::List { path } if !self.volatile.contains_key(&path.0) => {
+                return Err(DiskError::NotFound);
+            }
             DiskRequest::List { path } => return Ok(DiskResult::Names(self.list(&path))),
         }
         Ok(DiskResult::Done)
