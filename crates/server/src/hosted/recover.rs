@@ -217,8 +217,10 @@ impl Hosted {
         }
         let origin = recovery.origin;
         let short = head < origin.op || recovery.differs;
-        // A checkpoint that came from a peer stands before its log is begun anew.
-        (self.journal.was_absent() && origin.op == Op(0)) || (short && !self.keeping.begins_a_log())
+        // A checkpoint that came from a peer stands before the metadata log is begun anew; a
+        // partition's is in doubt until it is filled.
+        let cut_short = self.partition.is_none() && self.keeping.begins_a_log();
+        (self.journal.was_absent() && origin.op == Op(0)) || (short && !cut_short)
     }
 
     /// It is made durable that this log may have held more, before anything is made of it.
