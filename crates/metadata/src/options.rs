@@ -52,7 +52,7 @@ pub struct TopicOptions {
     pub messages_required_to_save: u32,
     /// `size_of_messages_required_to_save`: kept and reported; every message is written at once.
     pub size_of_messages_required_to_save: u64,
-    /// `preallocate_segments`
+    /// `preallocate_segments`: kept, bounded and reported; segments grow as they are written.
     pub preallocate_segments: bool,
     /// `enforce_fsync`, the older name of a `persisted` durability.
     pub enforce_fsync: bool,
@@ -152,7 +152,7 @@ const CATALOGUE: [Entry; 10] = [
         Key::PreallocateSegments,
         "preallocate_segments",
         false,
-        "whether disk space for a segment is reserved when it begins",
+        "kept for compatibility, and bounded: segments grow as they are written",
     ),
     entry(
         Key::SegmentSize,
