@@ -203,7 +203,7 @@ impl Group {
         checksum: u128,
         out: &mut Vec<Effect>,
     ) {
-        if view != self.view && !base::planted::bug(6) {
+        if view != self.view {
             return self.ignore(Ignore::OlderView);
         }
         if !self.is_primary() {
@@ -213,7 +213,7 @@ impl Group {
             return self.ignore(Ignore::WrongStatus);
         }
         let known = self.log.identity(op) == Some(checksum);
-        if !known && op > self.log.committed() && !base::planted::bug(6) {
+        if !known && op > self.log.committed() {
             return self.ignore(Ignore::OtherIdentity);
         }
         let acked = &mut self.acked[usize::from(from.0)];

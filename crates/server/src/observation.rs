@@ -53,15 +53,6 @@ pub enum Observation {
         /// Its part.
         role: Role,
     },
-    /// This replica has acknowledged its log up to `op` to the primary of `view`.
-    PrepareOk {
-        /// Which.
-        group: GroupId,
-        /// In which view.
-        view: View,
-        /// Up to where.
-        op: Op,
-    },
     /// This replica has learnt that `prepare` is committed and applied it; in op order.
     Committed {
         /// Which.

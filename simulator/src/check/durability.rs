@@ -61,6 +61,11 @@ impl Durability {
         }
     }
 
+    /// A replica has nothing of a group, and is right to.
+    pub(crate) fn on_emptied(&mut self, node: u8, group: GroupId) {
+        self.promised.remove(&(node, group));
+    }
+
     pub(crate) fn on_recovered(&self, time: u64, log: RecoveredLog) -> Verdict {
         let promised = self
             .promised

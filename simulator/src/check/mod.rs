@@ -14,6 +14,7 @@ pub(crate) mod leaks;
 pub(crate) mod linear;
 pub(crate) mod liveness;
 pub(crate) mod offsets;
+pub(crate) mod quorum;
 pub(crate) mod recoverable;
 pub(crate) mod views;
 

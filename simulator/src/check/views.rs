@@ -25,7 +25,10 @@ pub(crate) enum Speech {
     /// The log of a view, or a prepare of it: it is its primary.
     Primary,
     /// It follows the primary of the view.
-    PrepareOk,
+    PrepareOk {
+        /// What it has got, up to here.
+        op: Op,
+    },
 }
 
 /// A frame of a replica about a group.
@@ -84,7 +87,9 @@ impl Views {
                     },
                 )?;
             }
-            Speech::Primary | Speech::PrepareOk => spoken.log_view = view.max(spoken.log_view),
+            Speech::Primary | Speech::PrepareOk { .. } => {
+                spoken.log_view = view.max(spoken.log_view)
+            }
         }
         if speech == Speech::Primary {
             let first = *self.primaries.entry((group, view)).or_insert(node);
@@ -93,26 +98,6 @@ impl Views {
             })?;
         }
         Ok(())
-    }
-
-    /// A replica has acknowledged its log to the primary of `view`.
-    pub(crate) fn on_prepare_ok(
-        &mut self,
-        time: u64,
-        node: u8,
-        (group, op): (GroupId, Op),
-        view: View,
-    ) -> Verdict {
-        let _ = op;
-        self.on_said(
-            time,
-            Said {
-                node,
-                group,
-                view,
-                speech: Speech::PrepareOk,
-            },
-        )
     }
 
     /// A node has lost its disk, and with it all that bound it.
@@ -152,7 +137,10 @@ mod tests {
             log_view: View(view),
         };
         assert_eq!(say(&mut checker, 0, 0, Speech::Primary), Ok(()));
-        assert_eq!(say(&mut checker, 1, 0, Speech::PrepareOk), Ok(()));
+        assert_eq!(
+            say(&mut checker, 1, 0, Speech::PrepareOk { op: Op(1) }),
+            Ok(())
+        );
         assert_eq!(say(&mut checker, 2, 1, log(0)), Ok(()));
         assert_eq!(say(&mut checker, 1, 1, Speech::Primary), Ok(()));
         assert_eq!(checker.view_changes(), 1);
@@ -163,7 +151,7 @@ mod tests {
         let mut checker = Views::default();
         let log = Speech::DoViewChange { log_view: View(0) };
         assert_eq!(say(&mut checker, 2, 1, log), Ok(()));
-        assert!(say(&mut checker, 2, 0, Speech::PrepareOk).is_err());
+        assert!(say(&mut checker, 2, 0, Speech::PrepareOk { op: Op(1) }).is_err());
         let at = (GROUP, Op(3));
         assert!(checker.on_prepare_ok(0, 2, at, View(0)).is_err());
     }
@@ -171,7 +159,10 @@ mod tests {
     #[test]
     fn forgetting_the_last_normal_view_fails() {
         let mut checker = Views::default();
-        assert_eq!(say(&mut checker, 2, 3, Speech::PrepareOk), Ok(()));
+        assert_eq!(
+            say(&mut checker, 2, 3, Speech::PrepareOk { op: Op(1) }),
+            Ok(())
+        );
         let forgotten = Speech::DoViewChange { log_view: View(1) };
         assert!(say(&mut checker, 2, 4, forgotten).is_err());
         let inflated = Speech::DoViewChange { log_view: View(5) };

@@ -39,16 +39,16 @@ pub(crate) const TABLE: [Mutant; 36] = [
     bug(4, 'S', 500, "partition", "view-change quorum one short"),
     bug(5, 'S', 500, "partition", "own votes counted twice"),
     adapted(
-        bug(6, 'S', 500, "succession", "what was acknowledged in a view before counts in this one"),
+        bug(6, 'S', 500, "succession", "what a vote of an earlier view holds counts as acknowledged"),
         "A prepare_ok of another view does not arrive here: it would have to be late by as many \
-         views as there are replicas, on a link that silence closes. Forgetting to reset what \
-         each backup has acknowledged when a view begins counts the same prepare_ok.",
+         views as there are replicas, on a link that silence closes. Counting what the votes of \
+         the view change hold as acknowledged in the new view is the same mistake.",
     ),
     bug(7, 'S', 1_000, "crash", "view not durable before do_view_change"),
     bug(8, 'S', 5_000, "crash", "log_view not durable before prepare_ok"),
     bug(9, 'S', 1_000, "swarm", "do_view_change carries the latest view as log_view"),
     bug(10, 'S', 1_000, "succession", "new log picked by highest op only"),
-    bug(11, 'S', 2_000, "disk", "a damaged entry counts as a nack"),
+    bug(11, 'S', 2_000, "succession", "a damaged entry counts as a nack"),
     bug(12, 'S', 500, "succession", "one nack suffices"),
     bug(13, 'L', 500, "succession", "nothing is ever cut: no nack counts"),
     bug(14, 'L', 2_000, "disk", "a known header counts as a present body"),

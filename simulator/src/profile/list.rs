@@ -110,8 +110,8 @@ pub(crate) const PROFILES: [Profile; 13] = [
     Profile {
         name: "succession",
         about: "One primary after another: each is cut off with what only it has, dies with its \
-                newest writes in flight, or is killed at the very disk requests of its election, \
-                while others lag behind. Busy all the time and short.",
+                newest writes in flight, is killed at the very disk requests of its election, or \
+                finds damaged what others lack, while others lag behind. Busy all the time and short.",
         shards: (1, 1),
         busy_stretches: (4, 5),
         faults_per_stretch: (1, 3),
@@ -119,7 +119,7 @@ pub(crate) const PROFILES: [Profile; 13] = [
         crashes: 30,
         power_losses: 20,
         wipes: share(WIPES, 5),
-        damage: share(DAMAGE, 10),
+        damage: share(DAMAGE, 50),
         disk_errors: 0,
         disk_full: 0,
         slow_disks: 10,

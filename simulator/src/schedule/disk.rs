@@ -37,6 +37,9 @@ pub(crate) enum DiskDamage {
     LostWrite,
     /// A write has happened in another place too, or only there.
     MisdirectedWrite,
+    /// Some bits of one of the newest records of a log that others have not got, but for the
+    /// last.
+    Fresh,
 }
 
 const DAMAGES: [DiskDamage; 4] = [
@@ -49,7 +52,7 @@ const DAMAGES: [DiskDamage; 4] = [
 /// What the classes of a seed allow.
 pub(super) fn kinds(classes: &Classes, kinds: &mut Vec<Draw>) {
     if classes.disk_errors {
-        kinds.push(Drawer::disk_error);
+        kinds.extend([Drawer::disk_error as Draw, Drawer::forgotten_write]);
     }
     if classes.disk_full {
         kinds.push(Drawer::disk_full);
@@ -109,7 +112,7 @@ impl Drawer {
         self.push(at, Fault::DamageEverywhere { pick });
     }
 
-    fn disk(&mut self, at: u64, node: u8, fault: DiskFault) {
+    pub(super) fn disk(&mut self, at: u64, node: u8, fault: DiskFault) {
         self.push(at, Fault::Disk { node, fault });
     }
 
@@ -123,6 +126,21 @@ impl Drawer {
             let later = at + self.prng.between(1, 2 * SECOND);
             self.disk(later, node, DiskFault::Evict);
         }
+    }
+
+    /// A sync fails, and the power with it before anybody can have noticed.
+    fn forgotten_write(&mut self, mut at: u64) {
+        let node = self.node();
+        for _ in 0..self.prng.between(1, 3) {
+            let (operation, nth) = (Operation::Sync, 1 + self.prng.below(3));
+            self.disk(at, node, DiskFault::Error { operation, nth });
+            at += self.prng.between(1, 100_000);
+        }
+        at += self.prng.between(1, 200_000);
+        let (nodes, crash) = (1 << node, Crash::Power);
+        self.push(at, Fault::Crash { nodes, crash });
+        let downtime = self.downtime();
+        self.push(at + downtime, Fault::Restart { nodes });
     }
 
     fn disk_full(&mut self, at: u64) {

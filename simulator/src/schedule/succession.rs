@@ -1,7 +1,7 @@
 //! Faults that aim at the moment when one primary follows another: what the old one has told and
 //! what the new one has not heard yet.
 
-use super::{Draw, Drawer, Fault, SECOND};
+use super::{DiskDamage, DiskFault, Draw, Drawer, Fault, SECOND};
 use crate::{
     disk::{Crash, Point},
     profile::Classes,
@@ -16,6 +16,13 @@ pub(super) fn kinds(classes: &Classes, kinds: &mut Vec<Draw>) {
             Drawer::inheritance,
             Drawer::coronation,
         ]);
+        if classes.damage {
+            kinds.extend([
+                Drawer::damaged_heir as Draw,
+                Drawer::damaged_heir,
+                Drawer::damaged_orphan,
+            ]);
+        }
     }
 }
 
@@ -128,5 +135,60 @@ impl Drawer {
         }
         let back = elected + self.prng.below(6 * SECOND);
         self.push(back, Fault::Restart { nodes: 1 << old });
+    }
+
+    /// Damage to what `node`, which is down, has got and others have not.
+    fn damage_fresh(&mut self, at: u64, node: u8) {
+        for _ in 0..self.prng.between(1, 3) {
+            let (damage, pick) = (DiskDamage::Fresh, self.prng.next_u64());
+            self.disk(at, node, DiskFault::Damage { damage, pick });
+        }
+    }
+
+    /// Some lag behind; of those that have got all, one dies and finds its newest records damaged,
+    /// and the rest are down while it is elected with those that lag: nobody there may decide
+    /// about what only the others still have.
+    fn damaged_heir(&mut self, at: u64) {
+        let replicas = self.shape.replicas;
+        let minority = (replicas - 1) / 2;
+        let all = (1u64 << replicas) - 1;
+        let first = self.node();
+        let nodes = |from: u8, count: u8| {
+            (from..from + count).fold(0, |mask, node| mask | 1 << ((first + node) % replicas))
+        };
+        let behind = nodes(0, minority);
+        let heir = (first + minority) % replicas;
+        self.cut_both(at, behind, all & !behind);
+        let died = at + self.prng.between(SECOND / 5, 3 * SECOND / 2);
+        let crash = Crash::Process;
+        let others = all & !behind;
+        self.push(
+            died,
+            Fault::Crash {
+                nodes: others,
+                crash,
+            },
+        );
+        self.damage_fresh(died + 1, heir);
+        self.push(died + 2, Fault::Heal);
+        let back = died + self.prng.between(3, 300_000);
+        self.push(back, Fault::Restart { nodes: 1 << heir });
+        let later = back + 2 * self.suspect() + self.prng.between(SECOND, 8 * SECOND);
+        self.push(later, Fault::Restart { nodes: others });
+    }
+
+    /// One goes on alone for a moment, dies, and finds damaged what only it ever had: the others
+    /// must be able to say that nobody was ever told of it.
+    fn damaged_orphan(&mut self, at: u64) {
+        let all = (1u64 << self.shape.replicas) - 1;
+        let orphan = self.node();
+        self.cut_both(at, 1 << orphan, all & !(1 << orphan));
+        let died = at + self.prng.between(self.suspect() / 4, self.suspect());
+        let crash = Crash::Process;
+        self.push(died, Fault::Crash { nodes: all, crash });
+        self.damage_fresh(died + 1, orphan);
+        self.push(died + 2, Fault::Heal);
+        let back = died + self.prng.between(3, 300_000);
+        self.push(back, Fault::Restart { nodes: all });
     }
 }

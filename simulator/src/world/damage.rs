@@ -63,6 +63,7 @@ impl World {
             DiskDamage::Unreadable => base::sometimes!("fault: sectors became unreadable"),
             DiskDamage::LostWrite => base::sometimes!("fault: a write was lost"),
             DiskDamage::MisdirectedWrite => base::sometimes!("fault: a write went astray"),
+            DiskDamage::Fresh => base::sometimes!("fault: what others lack was damaged"),
         }
         let wound = plan.wound;
         base::sometimes!(wound.last, "fault: damage to a last segment");
@@ -83,7 +84,8 @@ impl World {
     }
 
     fn plan_damage(&self, node: u8, damage: DiskDamage, prng: &mut Prng) -> Option<Plan> {
-        let (path, last) = self.draw_segment(node, prng)?;
+        let fresh = damage == DiskDamage::Fresh;
+        let (path, last) = self.draw_segment(node, fresh, prng)?;
         let disk = &self.nodes[usize::from(node)].disk;
         let bytes = disk.durable(&path)?;
         let mut found = records(bytes);
@@ -92,7 +94,14 @@ impl World {
         // A running process has no use for a segment's header; who starts mends it.
         let running = self.nodes[usize::from(node)].life == Life::Running;
         let from = if running { HEADER_SIZE } else { 0 };
-        let (edits, unreadable) = draw_damage(damage, (bytes, from), &found, prng)?;
+        let mut drawn = found.clone();
+        if fresh {
+            // The ones before stay, and the last, which tells that there are others.
+            drawn.pop()?;
+            let (group, _) = segment_of(&path)?;
+            drawn.retain(|record| self.is_lacked(node, group, record));
+        }
+        let (edits, unreadable) = draw_damage(damage, (bytes, from), &drawn, prng)?;
         let edited = edits.iter().map(|(at, bytes)| *at..at + bytes.len());
         let ranges: Vec<Range<usize>> = edited.chain(unreadable.clone()).collect();
         let touched = touched(&found, &ranges)?;
@@ -133,15 +142,38 @@ impl World {
         })
     }
 
+    /// Whether some other node has not got a record.
+    fn is_lacked(&self, node: u8, group: GroupId, record: &Record) -> bool {
+        let lacks = |other: u8| {
+            let record = (record.op, record.checksum);
+            other != node && self.holds(other, group, record) != Some(true)
+        };
+        (0..self.shape.replicas).any(lacks)
+    }
+
+    /// Whether a segment's last records but one are on some disks only.
+    fn is_fresh(&self, node: u8, path: &str) -> bool {
+        let disk = &self.nodes[usize::from(node)].disk;
+        let (Some(bytes), Some((group, _))) = (disk.durable(path), segment_of(path)) else {
+            return false;
+        };
+        let found = records(bytes);
+        let before = found.len().checked_sub(2).and_then(|at| found.get(at));
+        before.is_some_and(|record| self.is_lacked(node, group, record))
+    }
+
     /// Some segment of a node, and whether it is the last of its log. What a running process
-    /// appends to is not drawn.
-    fn draw_segment(&self, node: u8, prng: &mut Prng) -> Option<(String, bool)> {
+    /// appends to is not drawn; of `fresh` ones only those.
+    fn draw_segment(&self, node: u8, fresh: bool, prng: &mut Prng) -> Option<(String, bool)> {
         let mut paths = self.segments_of(node);
         let running = self.nodes[usize::from(node)].life == Life::Running;
         let group = |path: &String| segment_of(path).map(|(group, _)| group);
         let is_last =
             |index: usize| paths.get(index + 1).and_then(group) != paths.get(index).and_then(group);
-        let open = (0..paths.len()).filter(|&index| !running || !is_last(index));
+        let open = (0..paths.len()).filter(|&index| match fresh {
+            false => !running || !is_last(index),
+            true => !running && is_last(index) && self.is_fresh(node, &paths[index]),
+        });
         let open: Vec<usize> = open.collect();
         if open.is_empty() {
             return None;
@@ -198,7 +230,7 @@ impl World {
     pub(super) fn damage_everywhere(&mut self, pick: u64) {
         let mut prng = Prng::new(pick, Domain::Disk, u64::MAX);
         let node = u8::try_from(prng.below(u64::from(self.shape.replicas))).expect("a node");
-        let Some((path, _)) = self.draw_segment(node, &mut prng) else {
+        let Some((path, _)) = self.draw_segment(node, false, &mut prng) else {
             return;
         };
         let disk = &self.nodes[usize::from(node)].disk;
@@ -389,6 +421,11 @@ fn draw_damage(
 ) -> Option<(Edits, Option<Range<usize>>)> {
     let last = found.last()?;
     match damage {
+        DiskDamage::Fresh => {
+            let record = &found[prng.index(found.len())].range;
+            let at = record.start + prng.index(record.len());
+            Some((vec![(at, vec![bytes[at] ^ (1 << prng.below(8))])], None))
+        }
         DiskDamage::Rot => {
             let at = from + prng.index(last.range.end - from);
             let flipped = |at: usize, prng: &mut Prng| vec![bytes[at] ^ (1 << prng.below(8))];

@@ -55,7 +55,6 @@ impl World {
             }
             Observation::Recovered { group, .. }
             | Observation::Restored { group, .. }
-            | Observation::PrepareOk { group, .. }
             | Observation::Committed { group, .. }
             | Observation::Acknowledged { group, .. }
             | Observation::Truncated { group, .. } => self.excuses.covers(*group),

@@ -51,6 +51,7 @@ use crate::{
         linear::{Linear, Target},
         liveness::Standing,
         offsets::Offsets,
+        quorum::Quorum,
         views::Views,
     },
     disk::Point,
@@ -197,6 +198,7 @@ struct Checkers {
     linear: Linear,
     digests: Digests,
     views: Views,
+    quorum: Quorum,
     clocks: Clocks,
 }
 

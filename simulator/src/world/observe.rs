@@ -20,8 +20,10 @@ use crate::{
         linear::{Message, Target},
         liveness::Standing,
         offsets::Batch,
+        quorum::Part,
         views::{Said, Speech},
     },
+    segments::{directory, segment_of},
     workload::{Call, payload_target},
 };
 
@@ -58,6 +60,10 @@ impl World {
                     trusted,
                 };
                 self.atlas.on_recovered(node, group, trusted);
+                if op == Op(0) && !self.has_segments(node, group) {
+                    // Its disk was replaced, or the group is deleted further on.
+                    self.checkers.durability.on_emptied(node, group);
+                }
                 self.checkers.durability.on_recovered(time, log)
             }
             Observation::Restored {
@@ -90,13 +96,10 @@ impl World {
                 });
                 standing.view = view;
                 standing.normal = role != Role::ViewChange;
+                let primary = role == Role::Primary;
+                let part = standing.normal.then_some(Part { view, primary });
+                self.checkers.quorum.on_part(node, group, part);
                 Ok(())
-            }
-            Observation::PrepareOk { group, view, op } => {
-                self.checkers.durability.on_prepare_ok(node, group, op);
-                self.checkers
-                    .views
-                    .on_prepare_ok(time, node, (group, op), view)
             }
             Observation::Committed {
                 prepare, digest, ..
@@ -146,6 +149,12 @@ impl World {
         self.check(verdict);
     }
 
+    fn has_segments(&self, node: u8, group: GroupId) -> bool {
+        let disk = &self.nodes[usize::from(node)].disk;
+        let mut files = disk.files_below(&directory(group)).into_iter();
+        files.any(|(path, _)| segment_of(path).is_some())
+    }
+
     fn observe_committed(&mut self, node: u8, prepare: &Bytes, digest: u128) -> Verdict {
         let time = self.time;
         let fail = |message| Failure {
@@ -164,6 +173,12 @@ impl World {
             .digests
             .on_digest(time, node, (group, op), digest)?;
         if first {
+            self.checkers.quorum.on_committed(
+                time,
+                (node, self.shape.replicas),
+                (group, op),
+                header.view,
+            )?;
             // What was stamped before all was disturbed may be committed any time later.
             let made = self.workload.made.get(&(header.client, header.request));
             let fresh = made.is_some_and(|made| made.window.start >= self.disturbed_at);
@@ -341,6 +356,11 @@ impl World {
                 continue;
             }
             if let Some(said) = self.said(node, frame) {
+                if let Speech::PrepareOk { op } = said.speech {
+                    let Said { group, view, .. } = said;
+                    self.checkers.durability.on_prepare_ok(node, group, op);
+                    self.checkers.quorum.on_prepare_ok(node, group, view, op);
+                }
                 let verdict = self.checkers.views.on_said(self.time, said);
                 self.check(verdict);
             }
@@ -365,7 +385,7 @@ impl World {
         }
         let (envelope, message) = ReplicaMessage::decode(frame).ok()?;
         let speech = match message {
-            ReplicaMessage::PrepareOk { .. } => Speech::PrepareOk,
+            ReplicaMessage::PrepareOk { op, .. } => Speech::PrepareOk { op },
             // A blank replica's vote counts for nothing but a founding.
             ReplicaMessage::DoViewChange {
                 trust: Trust::Blank,
@@ -386,6 +406,7 @@ impl World {
     /// Nothing is known of a node that has stopped.
     pub(super) fn forget_standings(&mut self, node: u8) {
         self.standings.retain(|(at, _), _| *at != node);
+        self.checkers.quorum.on_stopped(node);
         self.tell_silence(node);
     }
 
