@@ -152,8 +152,8 @@ mod tests {
         let log = Speech::DoViewChange { log_view: View(0) };
         assert_eq!(say(&mut checker, 2, 1, log), Ok(()));
         assert!(say(&mut checker, 2, 0, Speech::PrepareOk { op: Op(1) }).is_err());
-        let at = (GROUP, Op(3));
-        assert!(checker.on_prepare_ok(0, 2, at, View(0)).is_err());
+        let speech = Speech::PrepareOk { op: Op(1) };
+        assert!(say(&mut checker, 2, 0, speech).is_err());
     }
 
     #[test]
