@@ -342,6 +342,10 @@ impl Hosted {
             return;
         }
         if self.on_transfer_saved(op, core) {
+            if !self.journal.gaps().is_empty() {
+                // Damage in what the others have trimmed: nobody can repair it, nor need they.
+                self.drop_trimmed(core);
+            }
             return;
         }
         if self.partition.is_some() {
