@@ -1,5 +1,5 @@
-//! The metadata plane as a pure, deterministic state machine: streams, topics, partitions, users
-//! and sessions.
+//! The metadata plane as a pure, deterministic state machine: streams, topics, partitions, consumer
+//! groups, users and sessions.
 //!
 //! ```text
 //!             PrepareHeader, body                       Reply (answers the client)
@@ -20,6 +20,7 @@ extern crate alloc;
 
 mod catalog;
 mod clients;
+mod groups;
 mod id_set;
 mod limits;
 mod machine;
@@ -37,6 +38,10 @@ mod users;
 
 pub use base::PartitionIds;
 pub use clients::{Decision, Reply, RequestKey, Session};
+pub use groups::{
+    CompleteRevocation, ConsumerGroup, GroupIds, GroupInfo, Home, Join, Member, PendingRevocation,
+    RemoveMember, Revocation,
+};
 pub use limits::Limits;
 pub use machine::{Applied, Metadata};
 pub use options::{Durability, TopicOptions, UNLIMITED};

@@ -12,6 +12,8 @@ pub struct Limits {
     pub partitions_max: u32,
     /// Partitions created or deleted by one request; a group id has room for 1,024.
     pub partitions_per_request_max: u32,
+    /// Consumer groups of one topic.
+    pub groups_max: u32,
     /// Client sessions; one more evicts the one that committed least recently.
     pub clients_max: usize,
     /// Replies kept per session.
@@ -41,6 +43,7 @@ impl Default for Limits {
             topics_max: 4096,
             partitions_max: 1_000_000,
             partitions_per_request_max: 1000,
+            groups_max: 100_000,
             clients_max: 10_000,
             replies_max: 5,
             users_max: 16_384,

@@ -140,8 +140,14 @@ impl Metadata {
             .register(client, user, prepare.op, self.limits.clients_max)
         {
             Registered::Refused => return Err(ErrorCode::UNAUTHORIZED),
-            Registered::Rebound { fenced } => changes.push(closed(client, fenced)),
+            Registered::Rebound { fenced } => {
+                self.state.leave_all(client, prepare.into());
+                changes.push(closed(client, fenced));
+            }
             Registered::Opened { evicted } => {
+                if let Some((evicted, _)) = evicted {
+                    self.state.leave_all(evicted, prepare.into());
+                }
                 changes.extend(evicted.map(|(client, session)| closed(client, session)));
             }
         }
@@ -158,6 +164,7 @@ impl Metadata {
     fn logout(&mut self, prepare: &PrepareHeader, changes: &mut Vec<Change>) {
         let (client, session) = (prepare.client, prepare.session);
         if self.clients.logout(client, session).is_some() {
+            self.state.leave_all(client, prepare.into());
             changes.push(Change::SessionClosed { client, session });
         }
     }
@@ -224,6 +231,14 @@ impl Metadata {
             Operation::RemoveExpiredTokens => {
                 self.users.remove_expired(prepare.timestamp);
                 Ok(Vec::new())
+            }
+            Operation::CreateConsumerGroup
+            | Operation::DeleteConsumerGroup
+            | Operation::JoinConsumerGroup
+            | Operation::LeaveConsumerGroup
+            | Operation::RemoveConsumerGroupMember
+            | Operation::CompleteConsumerGroupRevocation => {
+                self.execute_on_groups(prepare, body, changes)
             }
             _ => Err(ErrorCode::FEATURE_UNAVAILABLE),
         }
@@ -304,7 +319,8 @@ impl Metadata {
             }
             _ => {
                 let request: PartitionsCount<'_> = decode(body)?;
-                self.state.delete_partitions(&request, limits, changes)?;
+                self.state
+                    .delete_partitions(&request, prepare, limits, changes)?;
             }
         }
         Ok(Vec::new())
@@ -339,6 +355,15 @@ impl Metadata {
         };
         if metadata.digest() != restored.digest {
             return Err(SnapshotError::Digest);
+        }
+        let homeless = |client: &ClientId| metadata.session(*client).is_none();
+        if metadata
+            .state
+            .memberships
+            .members()
+            .any(|client| homeless(&client))
+        {
+            return Err(SnapshotError::Contradiction);
         }
         if base::planted::bug(21) {
             metadata.clients = ClientTable::default();

@@ -276,6 +276,7 @@ fn write_topic(id: u32, topic: &Entry<Topic>, stats: StatsLookup<'_>, out: &mut 
         created_at,
         options,
         partitions,
+        groups: _,
     } = &topic.value;
     let (size_bytes, messages_count) = totals(partitions.iter(), stats);
     let (explicit, derived) = (options.explicit(), options.derived());

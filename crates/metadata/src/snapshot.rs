@@ -1,10 +1,15 @@
 //! The whole state in bytes: what a checkpoint of the metadata log holds.
 //!
 //! ```text
-//!   0 magic "viewstamp meta 2"   16 op u64   24 digest of the state u128
+//!   0 magic "viewstamp meta 4"   16 op u64   24 digest of the state u128
 //!  40 streams u32, each: id u32, name, created_at u64, topics u32, each:
 //!       id u32, name, created_at u64, options, partitions u32, each:
 //!         group u64, created_at u64, view u32, purges u64
+//!       next consumer group u32, consumer groups u32, each:
+//!         id u32, name, created_at u64, generation u64, members u32, each:
+//!           slot u32, client u128, home replica u8, home life u64,
+//!           partitions u32, each u32,
+//!           revocations u32, each: partition u32, target slot u32, since u64, began u64
 //!     clients u32, each: client u128, session u64, user u32, watermark u64, newest op u64,
 //!       replies u32, each: op u64, timestamp u64, operation u8, request u64,
 //!         request_checksum u128, code u32, and if that is 0: payload (len u32, bytes)
@@ -24,20 +29,21 @@
 //! **Invariant:** whatever the bytes, reading them ends in a state or a reason, and takes no more
 //! memory than they do, times what the limits allow to be free.
 
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, vec::Vec};
 
-use base::{GroupId, Op, Timestamp, View};
+use base::{ClientId, GroupId, Op, Timestamp, View};
 use wire::{Codec, Name, Reader, SnapshotError};
 
 use crate::{
     Limits, TopicOptions,
     catalog::{Catalog, Entry},
     clients::ClientTable,
+    groups::{ConsumerGroup, ConsumerGroups, Home, Member, Revocation},
     state::{Partition, State, Stream, Topic},
     users::Users,
 };
 
-const MAGIC: [u8; 16] = *b"viewstamp meta 2";
+const MAGIC: [u8; 16] = *b"viewstamp meta 4";
 
 /// What a snapshot says.
 pub(crate) struct Restored {
@@ -76,6 +82,7 @@ pub(crate) fn write(
                 partition.view.0.write(&mut out);
                 partition.purges.write(&mut out);
             }
+            write_groups(&topic.value.groups, &mut out);
         }
     }
     clients.write(&mut out);
@@ -99,10 +106,13 @@ pub(crate) fn read(bytes: &[u8], limits: &Limits) -> Result<Restored, SnapshotEr
         let topics = read_catalog(reader, topics_max, |reader, created_at| {
             let options = TopicOptions::read(reader)?;
             let partitions = read_partitions(reader, op)?;
+            let count = count(partitions.len());
+            let groups = read_groups(reader, op, count)?;
             Ok(Topic {
                 created_at,
                 options,
                 partitions,
+                groups,
             })
         })?;
         Ok(Stream { created_at, topics })
@@ -153,4 +163,88 @@ fn read_partitions(reader: &mut Reader<'_>, op: Op) -> Result<Vec<Partition>, Sn
         partitions.push(partition);
     }
     Ok(partitions)
+}
+
+fn write_groups(groups: &ConsumerGroups, out: &mut Vec<u8>) {
+    groups.next.write(out);
+    count(groups.len()).write(out);
+    for (id, group) in groups.iter() {
+        id.write(out);
+        let name = Name::new(&group.name).expect("names are checked when they are given");
+        name.write(out);
+        group.created_at.0.write(out);
+        group.generation.write(out);
+        count(group.members.len()).write(out);
+        for (slot, member) in &group.members {
+            slot.write(out);
+            member.client.0.write(out);
+            member.home.replica.write(out);
+            member.home.life.write(out);
+            count(member.partitions.len()).write(out);
+            for partition in &member.partitions {
+                partition.write(out);
+            }
+            count(member.pending.len()).write(out);
+            for revocation in &member.pending {
+                revocation.partition.write(out);
+                revocation.target.write(out);
+                revocation.since.0.write(out);
+                revocation.began.write(out);
+            }
+        }
+    }
+}
+
+fn read_groups(
+    reader: &mut Reader<'_>,
+    op: Op,
+    partitions_count: u32,
+) -> Result<ConsumerGroups, SnapshotError> {
+    let next = reader.read()?;
+    let mut groups = Vec::new();
+    for _ in 0..reader.read::<u32>()? {
+        let id = reader.read()?;
+        let name: Name<'_> = reader.read()?;
+        let group = ConsumerGroup {
+            name: name.as_str().into(),
+            created_at: Timestamp(reader.read()?),
+            generation: reader.read()?,
+            members: read_members(reader)?,
+        };
+        if group.generation > op.0 || !group.is_consistent(partitions_count) {
+            return Err(SnapshotError::Contradiction);
+        }
+        groups.push((id, group));
+    }
+    ConsumerGroups::restore(next, groups).ok_or(SnapshotError::Contradiction)
+}
+
+fn read_members(reader: &mut Reader<'_>) -> Result<BTreeMap<u32, Member>, SnapshotError> {
+    let mut members = BTreeMap::new();
+    for _ in 0..reader.read::<u32>()? {
+        let slot = reader.read()?;
+        let (client, replica, life) = (reader.read()?, reader.read()?, reader.read()?);
+        let (mut partitions, mut pending) = (Vec::new(), Vec::new());
+        for _ in 0..reader.read::<u32>()? {
+            partitions.push(reader.read()?);
+        }
+        for _ in 0..reader.read::<u32>()? {
+            pending.push(Revocation {
+                partition: reader.read()?,
+                target: reader.read()?,
+                since: Timestamp(reader.read()?),
+                began: reader.read()?,
+            });
+        }
+        let member = Member {
+            client: ClientId(client),
+            home: Home { replica, life },
+            partitions,
+            pending,
+        };
+        if members.insert(slot, member).is_some() {
+            return Err(SnapshotError::Contradiction);
+        }
+    }
+    Ok(members)
 }

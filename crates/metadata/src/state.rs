@@ -15,6 +15,7 @@ use wire::{
 use crate::{
     Limits, TopicOptions,
     catalog::{Catalog, Entry, NameTaken},
+    groups::{ConsumerGroups, GroupIds, Memberships},
 };
 
 /// A partition and what its group must know to be built.
@@ -50,6 +51,11 @@ pub enum Change {
     },
     /// The options of a partition's topic have changed, or it is to be purged.
     PartitionUpdated(PartitionInfo),
+    /// A consumer group is gone: what a partition of its topic has stored for it is nobody's.
+    OffsetsOrphaned {
+        /// The partition's group.
+        group: GroupId,
+    },
     /// A client has a session.
     SessionOpened {
         /// Whose.
@@ -81,6 +87,7 @@ pub(crate) struct Topic {
     pub(crate) options: TopicOptions,
     /// By partition id.
     pub(crate) partitions: Vec<Partition>,
+    pub(crate) groups: ConsumerGroups,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -100,14 +107,24 @@ pub(crate) struct State {
     ///
     /// **Invariant:** exactly the partitions of `streams`.
     groups: BTreeMap<GroupId, PartitionIds>,
+    pub(crate) memberships: Memberships,
 }
 
 impl State {
     /// Everything under these streams; `None` if a group comes twice.
     pub(crate) fn restore(streams: Catalog<Stream>) -> Option<Self> {
         let mut groups = BTreeMap::new();
+        let mut memberships = Memberships::default();
         for (stream, entry) in streams.iter() {
             for (topic, entry) in entry.value.topics.iter() {
+                for (group, found) in entry.value.groups.iter() {
+                    let ids = GroupIds {
+                        stream,
+                        topic,
+                        group,
+                    };
+                    memberships.add(ids, found);
+                }
                 for (partition, info) in (0..).zip(&entry.value.partitions) {
                     let ids = PartitionIds {
                         stream,
@@ -120,7 +137,11 @@ impl State {
                 }
             }
         }
-        Some(Self { streams, groups })
+        Some(Self {
+            streams,
+            groups,
+            memberships,
+        })
     }
 
     pub(crate) fn find_stream(&self, stream: Identifier<'_>) -> Result<u32, ErrorCode> {
@@ -160,7 +181,7 @@ impl State {
         self.streams.get_mut(id).expect("the id was found")
     }
 
-    fn topic_mut(&mut self, stream: u32, topic: u32) -> &mut Topic {
+    pub(crate) fn topic_mut(&mut self, stream: u32, topic: u32) -> &mut Topic {
         self.stream_mut(stream)
             .topics
             .get_mut(topic)
@@ -235,6 +256,7 @@ impl State {
         let stream = self.streams.remove(id);
         for (topic, entry) in stream.topics.iter() {
             self.forget_partitions(id, topic, 0, &entry.value.partitions, changes);
+            self.forget_groups(id, topic, &entry.value);
         }
         Ok(id)
     }
@@ -265,6 +287,7 @@ impl State {
             created_at: at.timestamp,
             options,
             partitions: Vec::new(),
+            groups: ConsumerGroups::default(),
         };
         let id = topics
             .insert(topic.name, value, limits.replica_salt)
@@ -345,6 +368,7 @@ impl State {
         let (stream, topic) = self.find_topic(request.stream, request.topic)?;
         let removed = self.stream_mut(stream).topics.remove(topic);
         self.forget_partitions(stream, topic, 0, &removed.partitions, changes);
+        self.forget_groups(stream, topic, &removed);
         Ok((stream, topic))
     }
 
@@ -362,12 +386,14 @@ impl State {
             return Err(ErrorCode::PARTITION_ID_SPACE_EXHAUSTED);
         }
         self.add_partitions((stream, topic), request.count, at, changes);
+        self.deal_topic_anew(stream, topic, at.into());
         Ok(())
     }
 
     pub(crate) fn delete_partitions(
         &mut self,
         request: &PartitionsCount<'_>,
+        at: &PrepareHeader,
         limits: &Limits,
         changes: &mut Vec<Change>,
     ) -> Result<(), ErrorCode> {
@@ -379,6 +405,7 @@ impl State {
         };
         let removed = partitions.split_off(kept);
         self.forget_partitions(stream, topic, kept, &removed, changes);
+        self.deal_topic_anew(stream, topic, at.into());
         Ok(())
     }
 
@@ -457,6 +484,7 @@ impl State {
                     digest.u32(partition.view.0);
                     digest.u64(partition.purges);
                 }
+                topic.value.groups.digest_into(digest);
             }
         }
     }

@@ -11,6 +11,7 @@ use wire::{
 
 use crate::{
     Metadata,
+    groups::At,
     machine::decode,
     register::CreateToken,
     state::{Change, refuse_options},
@@ -45,13 +46,13 @@ impl Metadata {
                 } = request;
                 let id = self.users.update(user, username, status)?;
                 if status == Some(UserStatus::Inactive) {
-                    self.close_sessions(id, changes);
+                    self.close_sessions(id, changes, prepare.into());
                 }
             }
             Operation::DeleteUser => {
                 let user: Identifier<'_> = decode(body)?;
                 let id = self.users.delete(user)?;
-                self.close_sessions(id, changes);
+                self.close_sessions(id, changes, prepare.into());
             }
             Operation::UpdatePermissions => {
                 let UpdatePermissions { user, permissions } = decode(body)?;
@@ -95,9 +96,11 @@ impl Metadata {
     }
 
     /// Whoever may no longer be here goes at once.
-    fn close_sessions(&mut self, user: u32, changes: &mut Vec<Change>) {
-        let closed = self.clients.close_user(user).into_iter();
-        changes.extend(closed.map(|(client, session)| Change::SessionClosed { client, session }));
+    fn close_sessions(&mut self, user: u32, changes: &mut Vec<Change>, at: At) {
+        for (client, session) in self.clients.close_user(user) {
+            self.state.leave_all(client, at);
+            changes.push(Change::SessionClosed { client, session });
+        }
     }
 
     fn create_token(

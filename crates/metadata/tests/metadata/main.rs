@@ -1,6 +1,7 @@
 //! Tests of the metadata plane from outside: sealed prepares in, replies and changes out.
 
 mod errors;
+mod groups;
 mod limits;
 mod model;
 mod options;

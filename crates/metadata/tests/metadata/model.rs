@@ -17,6 +17,7 @@ pub(crate) const LIMITS: Limits = Limits {
     topics_max: 3,
     partitions_max: 6,
     partitions_per_request_max: 4,
+    groups_max: 3,
     clients_max: 4,
     replies_max: 2,
     users_max: 4,
@@ -274,6 +275,7 @@ fn follow(groups: &mut BTreeMap<GroupId, PartitionIds>, changes: &[Change]) {
                 assert_eq!(groups.remove(&group), Some(ids));
             }
             Change::PartitionUpdated(_)
+            | Change::OffsetsOrphaned { .. }
             | Change::SessionOpened { .. }
             | Change::SessionClosed { .. } => {}
         }

@@ -36,6 +36,15 @@ fn rich() -> Log {
     for client in 1..4 {
         log.register(ClientId(client), 0);
     }
+    // Groups, one of them deleted; the partitions are on their way from the first to the others.
+    for name in ["gone", "readers", "idle"] {
+        assert_eq!(crate::groups::create(&mut log, name), 0, "{name}");
+    }
+    assert_eq!(crate::groups::delete(&mut log, "gone"), 0);
+    for client in 1..4 {
+        assert_eq!(crate::groups::join(&mut log, client, "readers", &[]), 0);
+    }
+    assert_eq!(log.metadata.pending_revocations().count(), 2);
     log
 }
 

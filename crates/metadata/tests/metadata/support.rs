@@ -144,13 +144,23 @@ impl Log {
 
     /// The next request of [`CLIENT`].
     pub(crate) fn ask(&mut self, operation: Operation, body: &[u8]) -> Applied {
+        self.ask_as(CLIENT, operation, body)
+    }
+
+    /// The next request of a client in the session it has, or in none.
+    pub(crate) fn ask_as(
+        &mut self,
+        client: ClientId,
+        operation: Operation,
+        body: &[u8],
+    ) -> Applied {
         self.request += 1;
         let session = self
             .metadata
-            .session(CLIENT)
+            .session(client)
             .map_or(1, |session| session.session);
         self.append(&Entry {
-            client: CLIENT,
+            client,
             session,
             request: self.request,
             request_checksum: 0,
