@@ -154,6 +154,8 @@ struct TimingFields {
     #[serde(default)]
     patience: Duration,
     request: Duration,
+    rebalancing: Duration,
+    client_heartbeat: Duration,
 }
 
 /// Everything a seed decides before the run.
@@ -325,6 +327,8 @@ fn draw_timing(prng: &mut Prng, classes: Classes) -> Timing {
         patience: Duration::from_secs(20),
         park: Duration::from_millis(2_000),
         request: Duration::from_secs(10),
+        rebalancing: Duration::from_secs(5),
+        client_heartbeat: Duration::from_secs(10),
     }
 }
 

@@ -138,6 +138,12 @@ impl Metadata {
         self.state.group(group)
     }
 
+    /// The partition at a place.
+    #[must_use]
+    pub fn partition_at(&self, ids: PartitionIds) -> Option<PartitionInfo> {
+        self.state.partition(ids)
+    }
+
     /// All partitions, by group.
     pub fn partitions(&self) -> impl Iterator<Item = PartitionInfo> + '_ {
         self.state.groups()

@@ -7,7 +7,8 @@
 //!         group u64, created_at u64, view u32, purges u64
 //!       next consumer group u32, consumer groups u32, each:
 //!         id u32, name, created_at u64, generation u64, members u32, each:
-//!           slot u32, client u128, home replica u8, home life u64,
+//!           slot u32, client u128, home replica u8, home shard u16,
+//!           home life u64,
 //!           partitions u32, each u32,
 //!           revocations u32, each: partition u32, target slot u32, since u64, began u64
 //!     clients u32, each: client u128, session u64, user u32, watermark u64, newest op u64,
@@ -179,6 +180,7 @@ fn write_groups(groups: &ConsumerGroups, out: &mut Vec<u8>) {
             slot.write(out);
             member.client.0.write(out);
             member.home.replica.write(out);
+            member.home.shard.write(out);
             member.home.life.write(out);
             count(member.partitions.len()).write(out);
             for partition in &member.partitions {
@@ -223,7 +225,12 @@ fn read_members(reader: &mut Reader<'_>) -> Result<BTreeMap<u32, Member>, Snapsh
     let mut members = BTreeMap::new();
     for _ in 0..reader.read::<u32>()? {
         let slot = reader.read()?;
-        let (client, replica, life) = (reader.read()?, reader.read()?, reader.read()?);
+        let client = ClientId(reader.read()?);
+        let home = Home {
+            replica: reader.read()?,
+            shard: reader.read()?,
+            life: reader.read()?,
+        };
         let (mut partitions, mut pending) = (Vec::new(), Vec::new());
         for _ in 0..reader.read::<u32>()? {
             partitions.push(reader.read()?);
@@ -237,8 +244,8 @@ fn read_members(reader: &mut Reader<'_>) -> Result<BTreeMap<u32, Member>, Snapsh
             });
         }
         let member = Member {
-            client: ClientId(client),
-            home: Home { replica, life },
+            client,
+            home,
             partitions,
             pending,
         };

@@ -48,6 +48,10 @@ impl Consumers {
             .copied()
     }
 
+    pub(crate) fn groups(&self) -> impl Iterator<Item = u32> + '_ {
+        self.groups.keys().copied()
+    }
+
     const fn of(&self, kind: ConsumerKind) -> &BTreeMap<u32, Offset> {
         match kind {
             ConsumerKind::Single => &self.single,

@@ -553,6 +553,29 @@ impl PartitionState {
         .encode()
     }
 
+    /// Body of the DeleteConsumerOffset that a server prepares by itself (client 0) when a
+    /// consumer is gone.
+    #[must_use]
+    pub fn forget_body(&self, consumer: ConsumerKey) -> Vec<u8> {
+        let id = Identifier::Numeric(consumer.id);
+        let target = OffsetTarget {
+            consumer: Consumer {
+                kind: consumer.kind,
+                id,
+            },
+            stream: Identifier::Numeric(self.ids.stream),
+            topic: Identifier::Numeric(self.ids.topic),
+            partition: OptionalPartition(Some(self.ids.partition)),
+        };
+        let ack = AckLevel::Quorum;
+        DeleteConsumerOffset { target, ack }.encode()
+    }
+
+    /// The consumer groups that have an offset stored.
+    pub fn stored_groups(&self) -> impl Iterator<Item = u32> + '_ {
+        self.consumers.groups()
+    }
+
     /// A hash of the replicated state: equal on all replicas at equal commits, whatever is in
     /// flight.
     #[must_use]

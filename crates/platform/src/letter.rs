@@ -28,6 +28,10 @@ pub enum Letter {
         group: GroupId,
         /// The user who asks; already authenticated.
         user: u32,
+        /// Whose memberships of consumer groups count.
+        consumer: ClientId,
+        /// The metadata op that whoever answers must have applied.
+        floor: Op,
         /// The request frame.
         frame: Bytes,
     },

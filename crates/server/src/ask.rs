@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! Forward       128 group u64   136 ticket u64   144 ticket shard u16   146 ticket replica u8
-//!               147 hops u8     148 user u32     then the request frame
+//!               147 hops u8     148 user u32     152 floor u64   160 consumer u128
+//!               then the request frame
 //! ForwardReply  128 metadata op u64   136 ticket u64   144 ticket shard u16
 //!               146 ticket replica u8              then the reply frame
 //! ```
@@ -31,6 +32,10 @@ pub(crate) struct Ask {
     pub(crate) group: GroupId,
     /// The acting user.
     pub(crate) user: u32,
+    /// Whose memberships count: the session that asks, or the one it is attached to.
+    pub(crate) consumer: ClientId,
+    /// The metadata op that whoever answers must have applied.
+    pub(crate) floor: Op,
     /// How often it has been passed between nodes.
     pub(crate) hops: u8,
     /// When this shard gives up waiting for the group, once it has begun to wait.
@@ -97,6 +102,8 @@ impl Ask {
         put_ticket(frame, self.ticket);
         put(frame, 147, [self.hops + 1]);
         put(frame, 148, self.user.to_le_bytes());
+        put(frame, 152, self.floor.0.to_le_bytes());
+        put(frame, 160, self.consumer.0.to_le_bytes());
         frame[HEADER_SIZE..].copy_from_slice(&self.frame);
         seal(frame);
         buffer.freeze()
@@ -108,6 +115,8 @@ impl Ask {
         let group = GroupId(u64::from_le_bytes(array(&frame, 128)?));
         let hops = frame[147];
         let user = u32::from_le_bytes(array(&frame, 148)?);
+        let floor = Op(u64::from_le_bytes(array(&frame, 152)?));
+        let consumer = ClientId(u128::from_le_bytes(array(&frame, 160)?));
         let inner = frame.slice(HEADER_SIZE, frame.len());
         drop(frame);
         let header = RequestHeader::decode(&inner).map_err(|_| Invalid::Field)?;
@@ -115,6 +124,8 @@ impl Ask {
             ticket,
             group,
             user,
+            consumer,
+            floor,
             hops,
             patience: None,
             header,

@@ -180,6 +180,12 @@ pub struct Timing {
     pub patience: Duration,
     /// How long a request waits for a group without a primary before it is refused (58).
     pub park: Duration,
+    /// How long a partition that must change its consumer waits for the old one to commit what
+    /// it has polled.
+    pub rebalancing: Duration,
+    /// How often clients give a sign of life; a member of a consumer group that is silent for
+    /// more than 1.2 times as long is evicted. Zero to leave them alone.
+    pub client_heartbeat: Duration,
     /// How long an admitted request waits for its commit before its outcome is unknown (57).
     pub request: Duration,
 }
@@ -198,6 +204,8 @@ impl Default for Timing {
             retention: Duration::from_secs(60),
             patience: Duration::from_secs(3600),
             park: Duration::from_millis(1_500),
+            rebalancing: Duration::from_secs(30),
+            client_heartbeat: Duration::from_secs(30),
             request: Duration::from_secs(10),
         }
     }

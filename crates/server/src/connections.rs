@@ -5,7 +5,7 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use base::{Buffer, Bytes, ClientId};
+use base::{Buffer, Bytes, ClientId, Instant};
 use platform::{Address, ClientFacts, ConnectionId, Effect, Outbox};
 use transport::{FrameReader, Outgoing};
 use wire::AttachSession;
@@ -28,6 +28,10 @@ pub(crate) struct Connection {
     pub(crate) bound: Option<Bound>,
     /// The session it acts for, after code 14.
     pub(crate) attached: Option<AttachSession>,
+    /// When it last sent a request.
+    pub(crate) heard: Instant,
+    /// Whether its session was ended for its silence, and it has not been told.
+    pub(crate) stale: bool,
     /// The request that is being answered.
     pub(crate) busy: Option<u64>,
     /// A token that has been made for the request before the next write.
@@ -94,6 +98,8 @@ impl Connections {
             peer,
             bound: None,
             attached: None,
+            heard: Instant(0),
+            stale: false,
             busy: None,
             minted: None,
         };

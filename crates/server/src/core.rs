@@ -95,6 +95,8 @@ pub(crate) struct Core {
     pub(crate) founded_at: Option<Op>,
     /// Groups that lack bodies which a peer may have.
     pub(crate) gapped: BTreeSet<GroupId>,
+    /// Partitions that may have offsets stored for consumer groups that are gone.
+    pub(crate) orphaned: BTreeSet<GroupId>,
     /// Groups that have sealed segments.
     pub(crate) sealed: BTreeSet<GroupId>,
     /// Partitions led here whose sealed segments will be too old one day.
@@ -167,6 +169,7 @@ impl Core {
             &mut self.gapped,
             &mut self.aging,
             &mut self.owing,
+            &mut self.orphaned,
         ] {
             groups.remove(&group);
         }

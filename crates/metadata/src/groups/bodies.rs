@@ -11,8 +11,8 @@ use super::{GroupIds, Home};
 /// Body of a JoinConsumerGroup in the log.
 ///
 /// ```text
-///   the client's body (stream, topic, group), home replica u8, home life u64,
-///   generation u64, drained: count u32, partition u32 each
+///   the client's body (stream, topic, group), home replica u8, home shard u16,
+///   home life u64, generation u64, drained: count u32, partition u32 each
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Join<'a> {
@@ -33,6 +33,7 @@ impl<'a> Codec<'a> for Join<'a> {
             target: reader.read()?,
             home: Home {
                 replica: reader.read()?,
+                shard: reader.read()?,
                 life: reader.read()?,
             },
             generation: reader.read()?,
@@ -43,6 +44,7 @@ impl<'a> Codec<'a> for Join<'a> {
     fn write(&self, out: &mut impl Sink) {
         self.target.write(out);
         self.home.replica.write(out);
+        self.home.shard.write(out);
         self.home.life.write(out);
         self.generation.write(out);
         self.drained.write(out);

@@ -46,8 +46,18 @@ pub struct GroupIds {
 pub struct Home {
     /// The node.
     pub replica: u8,
-    /// Drawn by the process when it starts.
+    /// Its shard.
+    pub shard: u16,
+    /// Drawn by the shard when it starts.
     pub life: u64,
+}
+
+impl Home {
+    const NOWHERE: Self = Self {
+        replica: 0,
+        shard: 0,
+        life: 0,
+    };
 }
 
 /// When something happens to a group.
@@ -186,13 +196,7 @@ impl ConsumerGroup {
     #[must_use]
     pub fn moved_by_join(&self, partitions_count: u32) -> Vec<u32> {
         let mut then = self.clone();
-        let nobody = (
-            ClientId(0),
-            Home {
-                replica: 0,
-                life: 0,
-            },
-        );
+        let nobody = (ClientId(0), Home::NOWHERE);
         let at = At {
             op: self.generation + 1,
             time: Timestamp(0),
@@ -399,6 +403,7 @@ impl ConsumerGroup {
             digest.u32(slot);
             digest.u128(member.client.0);
             digest.u32(u32::from(member.home.replica));
+            digest.u32(u32::from(member.home.shard));
             digest.u64(member.home.life);
             digest.u64(member.partitions.len() as u64);
             member.partitions.iter().for_each(|one| digest.u32(*one));

@@ -140,6 +140,12 @@ impl Metadata {
         })
     }
 
+    /// Whether any group has a member.
+    #[must_use]
+    pub fn has_members(&self) -> bool {
+        self.state.memberships.members().next().is_some()
+    }
+
     /// Whether any revocation waits for its end.
     #[must_use]
     pub fn is_revoking(&self) -> bool {

@@ -10,6 +10,7 @@ use super::{At, ConsumerGroup, ConsumerGroups, Home};
 
 const HOME: Home = Home {
     replica: 0,
+    shard: 0,
     life: 1,
 };
 

@@ -18,6 +18,7 @@ use crate::support::{
 
 const HOME: Home = Home {
     replica: 1,
+    shard: 2,
     life: 9,
 };
 

@@ -7,6 +7,7 @@
 
 mod checkpoint;
 mod gaps;
+mod marks;
 mod poll;
 mod propose;
 mod recover;
@@ -31,9 +32,14 @@ use wire::{
 };
 
 use self::{
-    checkpoint::Keeping, poll::Polling, recover::Recovery, transfer::Transfer, trim::Trimming,
+    checkpoint::Keeping, marks::Marks, poll::Polling, recover::Recovery, transfer::Transfer,
+    trim::Trimming,
 };
-pub(crate) use self::{checkpoint::OWNER_CHECKPOINTS, propose::choose_partition};
+pub(crate) use self::{
+    checkpoint::OWNER_CHECKPOINTS,
+    marks::{PROBE, Probe},
+    propose::choose_partition,
+};
 use crate::{
     Observation, Role,
     ask::Ask,
@@ -95,6 +101,8 @@ pub(crate) struct Hosted {
     /// Bodies that are on their way back into the log and that the state waits for.
     bodies: BTreeMap<Op, Bytes>,
     trimming: Trimming,
+    /// What consumer groups have polled, while this replica is the primary.
+    marks: Marks,
     /// Of the newest prepare: timestamps never step back along the log.
     timestamp: Timestamp,
 }
@@ -136,6 +144,7 @@ impl Hosted {
             behind_gap: false,
             bodies: BTreeMap::new(),
             trimming: Trimming::new(info),
+            marks: Marks::default(),
             timestamp: Timestamp(0),
         }
     }
@@ -159,6 +168,7 @@ impl Hosted {
             behind_gap: false,
             bodies: BTreeMap::new(),
             trimming: Trimming::default(),
+            marks: Marks::default(),
             timestamp: Timestamp(0),
         }
     }
@@ -454,7 +464,11 @@ impl Hosted {
                 }
                 core.answers.push(propose::frame_reply(&ask, &reply));
             }
-            Some(Waiter::Poll(ask, pieces)) => core.answers.push(ask.answer(pieces)),
+            Some(Waiter::Poll(ask, pieces)) => core.answers.push(match reply.result {
+                Ok(_) => ask.answer(pieces),
+                // Nothing is told to be committed that is not.
+                Err(code) => ask.refuse(code),
+            }),
             None => {}
         }
     }
@@ -477,6 +491,7 @@ impl Hosted {
             log_view,
             role,
         });
+        self.marks = Marks::default();
         if role != Role::Primary {
             for (_, waiter) in ::core::mem::take(&mut self.waiters) {
                 let (Waiter::Client(ask) | Waiter::Poll(ask, _)) = waiter;

@@ -6,17 +6,17 @@ use base::Bytes;
 use partition::{Poll, PollPlan, PollReply, PollStart, Polled, Progress, consumer_key};
 use storage::{ReadMessages, Start};
 use wire::{
-    ErrorCode, Operation, ReplyHeader, Request, header::reply_head, replica::PrepareHeader,
-    reply::PollHead,
+    ConsumerKind, ErrorCode, Operation, ReplyHeader, Request, header::reply_head,
+    replica::PrepareHeader, reply::PollHead,
 };
 
-use super::{Hosted, Read};
+use super::{Hosted, Read, marks::PROBE};
 use crate::{CannotDecrypt, ask::Ask, core::Core};
 
 /// A poll that reads the journal.
 pub(super) struct Polling {
     pub(super) ask: Ask,
-    poll: Poll,
+    pub(super) poll: Poll,
     auto_commit: bool,
     reply: PollReply,
 }
@@ -27,6 +27,9 @@ impl Hosted {
         let Some(partition) = &self.partition else {
             return core.answers.push(ask.refuse(ErrorCode::INVALID_COMMAND));
         };
+        if ask.header.code == PROBE {
+            return self.on_probe(&ask, core);
+        }
         let header = &ask.header;
         match Request::decode(header.operation, header.code, ask.body()) {
             Ok(Request::PollMessages(request) | Request::PollOnPrimary(request)) => {
@@ -155,6 +158,11 @@ impl Hosted {
                 .answers
                 .push(ask.refuse(ErrorCode::PARTITION_NOT_FOUND));
         };
+        if poll.consumer.kind == ConsumerKind::Group
+            && let Some(offset) = polled.last_offset
+        {
+            self.marks.note_polled(poll.consumer.id, offset);
+        }
         let op = partition.committed().op.0;
         let header = ReplyHeader {
             op,

@@ -211,6 +211,29 @@ impl Hosted {
         );
     }
 
+    /// The server's own op that forgets what is stored for a consumer group that is gone; false
+    /// if it must wait.
+    pub(crate) fn propose_forget(&mut self, group: u32, core: &mut Core) -> bool {
+        let ready = self.group().is_some_and(consensus::Group::can_prepare) && !core.is_full();
+        let Some(partition) = self.partition.as_ref().filter(|_| ready) else {
+            return false;
+        };
+        let consumer = partition::ConsumerKey {
+            kind: wire::ConsumerKind::Group,
+            id: group,
+        };
+        let body = partition.forget_body(consumer);
+        let header = RequestHeader {
+            client: NOBODY,
+            ..RequestHeader::new(NOBODY, 0, 0, wire::Code::DeleteConsumerOffset)
+        };
+        let mut buffer = Buffer::zeroed(HEADER_SIZE);
+        buffer.extend(&body);
+        let stamp = core.stamp();
+        self.prepare(buffer.freeze(), &header, 0, stamp, None, core);
+        true
+    }
+
     /// Seals `frame`, whose body stands, as the next prepare, and lets the group have it.
     pub(super) fn prepare(
         &mut self,

@@ -74,6 +74,12 @@ impl Tickets {
         self.newest
     }
 
+    /// A number for a request of the server's own: nobody waits for it here.
+    pub(super) const fn own(&mut self) -> u64 {
+        self.newest += 1;
+        self.newest
+    }
+
     fn take(&mut self, number: u64) -> Option<Waiting> {
         self.waiting.remove(&number)
     }
@@ -106,6 +112,7 @@ const fn outcome_unknown(header: &RequestHeader) -> ErrorCode {
 impl Shard {
     /// A client has gone: nobody waits for its answer any more.
     pub(super) fn on_client_closed(&mut self, id: ConnectionId) {
+        self.on_member_closed(id);
         let number = self.connections.on_closed(id);
         let Some(number) = number else { return };
         self.tickets.take(number);
@@ -173,7 +180,7 @@ impl Shard {
         let number = answer.ticket.number;
         let pending = self.pending.remove(&number);
         let Some(waiting) = self.tickets.take(number) else {
-            return;
+            return self.on_own_answer(answer);
         };
         if let Some(Pending {
             ask,

@@ -63,10 +63,16 @@ impl Shard {
         if !header.matches_body(&frame[HEADER_SIZE..]) {
             return self.deny(connection, &header, ErrorCode::INVALID_FORMAT);
         }
-        let bound = self
-            .connections
-            .get_mut(connection)
-            .and_then(|connection| connection.bound);
+        let now = self.core.now.monotonic;
+        let Some(state) = self.connections.get_mut(connection) else {
+            return;
+        };
+        state.heard = now;
+        let bound = state.bound;
+        if ::core::mem::take(&mut state.stale) && header.operation != Operation::Register {
+            base::sometimes!("groups: a client that was silent is told so");
+            return self.evict(connection, &header, EvictionReason::StaleClient);
+        }
         match (header.operation.plane(), bound) {
             (Plane::NonReplicated, _) => {
                 self.on_command(connection, header, frame, bound, knowledge);
@@ -120,6 +126,10 @@ impl Shard {
                 | Operation::UpdatePermissions
                 | Operation::CreatePersonalAccessToken
                 | Operation::DeletePersonalAccessToken
+                | Operation::CreateConsumerGroup
+                | Operation::DeleteConsumerGroup
+                | Operation::JoinConsumerGroup
+                | Operation::LeaveConsumerGroup
                 | Operation::SendMessages
                 | Operation::StoreConsumerOffset
                 | Operation::DeleteConsumerOffset
@@ -147,7 +157,13 @@ impl Shard {
                 return self.refuse(connection, header, frame, (code, bound.user, knowledge));
             }
         }
-        let ask = self.ask(connection, header, frame, bound.user);
+        let mut ask = self.ask(connection, header, frame, bound.user);
+        if header.operation == Operation::JoinConsumerGroup && !self.add_home(&mut ask) {
+            return self
+                .core
+                .answers
+                .push(ask.refuse(ErrorCode::INVALID_COMMAND));
+        }
         self.route(ask);
     }
 
@@ -271,7 +287,10 @@ impl Shard {
             | Request::GetTopics(_)
             | Request::GetUser(_)
             | Request::GetUsers
-            | Request::GetPersonalAccessTokens => {
+            | Request::GetPersonalAccessTokens
+            | Request::GetConsumerGroup(_)
+            | Request::GetConsumerGroups(_)
+            | Request::SyncConsumerGroup(_) => {
                 drop(request);
                 let ask = self.ask(connection, header, frame, bound.user);
                 self.on_metadata_read(ask);
@@ -302,8 +321,12 @@ impl Shard {
     ) -> Ask {
         let until = self.core.now.monotonic + self.core.config.timing.request;
         let number = self.tickets.issue(connection, header, until);
+        let mut consumer = header.client;
         if let Some(connection) = self.connections.get_mut(connection) {
             connection.busy = Some(number);
+            if let Some(attached) = connection.attached {
+                consumer = base::ClientId(attached.client_id);
+            }
         }
         let (replica, shard) = (self.core.config.replica, self.core.config.shard);
         let ticket = Ticket {
@@ -315,6 +338,8 @@ impl Shard {
             ticket,
             group: GroupId::METADATA,
             user,
+            consumer,
+            floor: base::Op(0),
             hops: 0,
             patience: None,
             header,

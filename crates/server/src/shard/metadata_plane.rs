@@ -14,7 +14,10 @@ use wire::{
     reply::{ClusterMetadata, NodeRecord, Route},
 };
 
-use super::Shard;
+use super::{
+    Shard,
+    groups::{PROPOSE, is_unprepared_join},
+};
 use crate::{
     Observation,
     ask::{Answer, Ask},
@@ -48,9 +51,11 @@ impl Shard {
                 self.on_refresh_ask(&ask);
             }
             Plane::NonReplicated if self.is_metadata_read(&ask) => self.on_metadata_read(ask),
+            Plane::NonReplicated if ask.header.code == PROPOSE => self.propose_own(ask),
             Plane::NonReplicated => self.route(ask),
             Plane::Session => self.propose_metadata(ask),
             Plane::Metadata => match self.judge(&ask) {
+                None if is_unprepared_join(&ask) => self.begin_join(ask),
                 None => match self.settle_user_request(&ask) {
                     Ok(None) => self.propose_metadata(ask),
                     Ok(Some(body)) => {
@@ -72,7 +77,7 @@ impl Shard {
         }
     }
 
-    fn propose_metadata(&mut self, ask: Ask) {
+    pub(super) fn propose_metadata(&mut self, ask: Ask) {
         let hosted = self
             .groups
             .get_mut(&GroupId::METADATA)
@@ -118,6 +123,7 @@ impl Shard {
                 digest,
             });
         }
+        self.group_work.on_metadata_op(header.operation);
         for change in applied.changes {
             self.on_change(change);
         }
@@ -139,6 +145,7 @@ impl Shard {
             self.answer_when_purged(answer, &purged);
         }
         self.release_held();
+        self.unpark_behind();
     }
 
     /// The metadata state is replaced by one that a checkpoint brings: what is gone from it goes,
@@ -179,7 +186,15 @@ impl Shard {
         for change in changes {
             self.on_change(change);
         }
+        // Groups may have gone, or have members that are none here.
+        let partitions = self
+            .groups
+            .iter()
+            .filter(|(_, one)| one.partition().is_some());
+        self.core.orphaned.extend(partitions.map(|(id, _)| *id));
+        self.group_work.audit();
         self.release_held();
+        self.unpark_behind();
     }
 
     /// Shard 0: takes a checkpoint of the metadata, if one is due after this op.
@@ -228,8 +243,12 @@ impl Shard {
                     }
                 }
             }
+            Change::OffsetsOrphaned { group } if mine(group) => {
+                self.core.orphaned.insert(group);
+            }
             Change::PartitionCreated(_)
             | Change::PartitionUpdated(_)
+            | Change::OffsetsOrphaned { .. }
             | Change::PartitionDeleted { .. }
             | Change::SessionOpened { .. } => {}
         }

@@ -3,7 +3,9 @@
 mod answers;
 mod client;
 mod credentials;
+mod fence;
 mod gather;
+mod groups;
 mod logins;
 mod metadata_plane;
 mod peers;
@@ -26,6 +28,7 @@ use platform::{
 use self::{
     answers::{Held, Passed, Tickets},
     gather::Gathers,
+    groups::GroupWork,
     pending::Pending,
     purges::Purges,
     startup::Phase,
@@ -75,6 +78,9 @@ pub struct Shard {
     turn: u32,
     flush_at: Option<Instant>,
     upkeep: Upkeep,
+    group_work: GroupWork,
+    /// Whether a parked request waits for the metadata only.
+    behind: bool,
     client_port: u16,
     /// Whether leftovers have been looked for.
     swept: bool,
@@ -140,6 +146,7 @@ impl Shard {
             .chain(self.gathers.deadline())
             .chain(self.flush_at)
             .chain(self.upkeep.deadline())
+            .chain(self.group_work.deadline())
             .min()
     }
 
@@ -271,6 +278,8 @@ impl Shard {
                 ticket,
                 group,
                 user,
+                consumer,
+                floor,
                 frame,
             } => {
                 let Ok(header) = wire::RequestHeader::decode(&frame) else {
@@ -280,6 +289,8 @@ impl Shard {
                     ticket,
                     group,
                     user,
+                    consumer,
+                    floor,
                     hops: 0,
                     patience: None,
                     header,
@@ -404,6 +415,7 @@ impl Shard {
         self.expire_tickets();
         self.expire_gathers();
         self.fire_upkeep();
+        self.fire_group_work();
         if self.flush_at.is_some_and(|at| at <= now) {
             self.flush_at = None;
             for id in ::core::mem::take(&mut self.core.unsynced) {
@@ -449,6 +461,7 @@ impl Shard {
             self.flush_at = Some(self.core.now.monotonic + self.core.config.timing.flush);
         }
         self.arm_upkeep();
+        self.arm_group_work();
         self.check_stopped();
     }
 

@@ -119,6 +119,8 @@ impl Shard {
             ticket: ask.ticket,
             group: GroupId::METADATA,
             user: ask.user,
+            consumer: ask.consumer,
+            floor: base::Op(0),
             hops: 0,
             patience: None,
             header,

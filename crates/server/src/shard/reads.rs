@@ -49,7 +49,10 @@ impl Shard {
                 | Request::GetTopics(_)
                 | Request::GetUser(_)
                 | Request::GetUsers
-                | Request::GetPersonalAccessTokens)
+                | Request::GetPersonalAccessTokens
+                | Request::GetConsumerGroup(_)
+                | Request::GetConsumerGroups(_)
+                | Request::SyncConsumerGroup(_))
         )
     }
 
@@ -88,6 +91,11 @@ impl Shard {
             Request::GetUser(user) => Ok(self.metadata.get_user(user)),
             Request::GetUsers => Ok(self.metadata.get_users()),
             Request::GetPersonalAccessTokens => Ok(self.metadata.get_tokens(ask.user)),
+            Request::GetConsumerGroup(group) => Ok(self.metadata.get_consumer_group(&group)),
+            Request::GetConsumerGroups(topic) => Ok(self.metadata.get_consumer_groups(&topic)),
+            Request::SyncConsumerGroup(group) => {
+                Ok(self.metadata.sync_consumer_group(&group, ask.consumer))
+            }
             _ => Err(ErrorCode::INVALID_COMMAND),
         }
     }

@@ -1,11 +1,11 @@
 //! Where a request goes: to the shard that hosts its group, and if this node's replica of the
 //! group is not the primary, to the node whose replica is.
 
-use base::{GroupId, Instant};
+use base::{GroupId, Instant, Op};
 use platform::{Effect, Letter};
 use wire::{
     ConsumerKind, ErrorCode, Operation, Plane, Request,
-    request::{OffsetTarget, PollMessages, SendTarget, TopicTarget},
+    request::{GroupTarget, OffsetTarget, PollMessages, SendTarget, TopicTarget},
 };
 
 use super::Shard;
@@ -20,7 +20,10 @@ impl Shard {
     pub(super) fn route(&mut self, mut ask: Ask) {
         match ask.header.operation.plane() {
             Plane::Partition | Plane::NonReplicated => match self.resolve(&ask) {
-                Ok(group) => ask.group = group,
+                Ok((group, floor)) => {
+                    ask.group = group;
+                    ask.floor = ask.floor.max(floor);
+                }
                 Err(code) if self.serves_metadata() => {
                     return self.core.answers.push(ask.refuse(code));
                 }
@@ -34,14 +37,16 @@ impl Shard {
         self.ask_group(ask);
     }
 
-    /// The group that a request about one partition is for.
-    pub(super) fn resolve(&mut self, ask: &Ask) -> Result<GroupId, ErrorCode> {
+    /// The group that a request about one partition is for, and the metadata op that it must not
+    /// be answered without.
+    pub(super) fn resolve(&mut self, ask: &Ask) -> Result<(GroupId, Op), ErrorCode> {
         let header = &ask.header;
         let request = if header.operation == Operation::SendMessages {
             // The batch is looked at by the partition; only what stands before it matters here.
             let mut reader = wire::Reader::new(ask.body());
             let target = reader.read::<wire::Prefixed<SendTarget<'_>>>();
-            return self.resolve_send(&target.map_err(|error| error.code())?.0);
+            let group = self.resolve_send(&target.map_err(|error| error.code())?.0)?;
+            return Ok((group, Op(0)));
         } else {
             Request::decode(header.operation, header.code, ask.body())
                 .map_err(|error| error.code())?
@@ -75,7 +80,8 @@ impl Shard {
                     topic: request.topic,
                 };
                 let partition = request.partition_id;
-                Ok(self.metadata.resolve_partition(&target, partition)?.group)
+                let info = self.metadata.resolve_partition(&target, partition)?;
+                Ok((info.group, Op(0)))
             }
             _ => Err(ErrorCode::INVALID_COMMAND),
         }
@@ -92,17 +98,25 @@ impl Shard {
         Ok(self.metadata.resolve_partition(&target, partition)?.group)
     }
 
-    fn resolve_offset(&self, offset: &OffsetTarget<'_>) -> Result<GroupId, ErrorCode> {
-        if offset.consumer.kind == ConsumerKind::Group {
-            // There are none yet, and nobody may be told that there is one.
-            return Err(ErrorCode::CONSUMER_GROUP_ID_NOT_FOUND);
-        }
+    fn resolve_offset(&self, offset: &OffsetTarget<'_>) -> Result<(GroupId, Op), ErrorCode> {
         let target = TopicTarget {
             stream: offset.stream,
             topic: offset.topic,
         };
-        let partition = offset.partition.0.unwrap_or(0);
-        Ok(self.metadata.resolve_partition(&target, partition)?.group)
+        if offset.consumer.kind == ConsumerKind::Single {
+            let partition = offset.partition.0.unwrap_or(0);
+            let info = self.metadata.resolve_partition(&target, partition)?;
+            return Ok((info.group, Op(0)));
+        }
+        let group = self.metadata.resolve_group(&GroupTarget {
+            stream: offset.stream,
+            topic: offset.topic,
+            group: offset.consumer.id,
+        })?;
+        // A group has no partition that goes without saying.
+        let partition = offset.partition.0.ok_or(ErrorCode::PARTITION_NOT_FOUND)?;
+        let info = self.metadata.resolve_partition(&target, partition)?;
+        Ok((info.group, Op(group.group.generation)))
     }
 
     /// Sends a request to the shard that hosts its group.
@@ -115,6 +129,8 @@ impl Shard {
             ticket,
             group,
             user,
+            consumer,
+            floor,
             frame,
             ..
         } = ask;
@@ -122,6 +138,8 @@ impl Shard {
             ticket,
             group,
             user,
+            consumer,
+            floor,
             frame,
         };
         self.core.out.push(Effect::Post { to, letter });
@@ -137,6 +155,14 @@ impl Shard {
                 self.core
                     .answers
                     .push(ask.refuse(ErrorCode::PARTITION_NOT_FOUND));
+            }
+            Some(hosted) if hosted.is_serving() => {
+                hosted.note_serving(&mut self.core);
+                if let Some(ask) = self.admit(ask)
+                    && let Some(hosted) = self.groups.get_mut(&ask.group)
+                {
+                    hosted.on_ask(ask, &mut self.core);
+                }
             }
             Some(hosted) => hosted.on_ask(ask, &mut self.core),
             None => self.ask_missing_group(ask),
@@ -171,7 +197,7 @@ impl Shard {
     }
 
     /// Lets a request wait for its group; certainly not admitted, if it waits in vain.
-    fn park(&mut self, mut ask: Ask) {
+    pub(super) fn park(&mut self, mut ask: Ask) {
         let now = self.core.now.monotonic;
         let patience = *ask
             .patience
@@ -190,6 +216,22 @@ impl Shard {
             .into_iter()
             .partition(|(_, ask): &(Instant, Ask)| ask.group == group);
         self.parked = parked;
+        for (_, ask) in ready {
+            self.ask_local_group(ask);
+        }
+    }
+
+    /// The metadata has come further here: what waited for that may go on.
+    pub(super) fn unpark_behind(&mut self) {
+        if !::core::mem::take(&mut self.behind) {
+            return;
+        }
+        let op = self.metadata.op();
+        let (ready, parked) = ::core::mem::take(&mut self.parked)
+            .into_iter()
+            .partition(|(_, ask): &(Instant, Ask)| ask.floor > Op(0) && ask.floor <= op);
+        self.parked = parked;
+        self.behind = self.parked.iter().any(|(_, ask)| ask.floor > op);
         for (_, ask) in ready {
             self.ask_local_group(ask);
         }
@@ -227,6 +269,7 @@ const fn is_absence(code: ErrorCode) -> bool {
             | ErrorCode::TOPIC_ID_NOT_FOUND
             | ErrorCode::TOPIC_NAME_NOT_FOUND
             | ErrorCode::PARTITION_NOT_FOUND
+            | ErrorCode::CONSUMER_GROUP_ID_NOT_FOUND
             | ErrorCode::NO_PARTITIONS
     )
 }

@@ -23,8 +23,8 @@ use platform::{
 use storage::{FileIds, ViewStore, ViewStoreConfig, ViewStoreEvent, Views, ViewsIdentity};
 
 use super::{
-    OWNER_SHARD, OWNER_VIEWS, Shard, answers::Tickets, gather::Gathers, system::Archives,
-    upkeep::Upkeep,
+    OWNER_SHARD, OWNER_VIEWS, Shard, answers::Tickets, gather::Gathers, groups::GroupWork,
+    system::Archives, upkeep::Upkeep,
 };
 use crate::{
     Observation, ShardConfig,
@@ -117,6 +117,7 @@ pub(super) fn begin(
         doubtful: false,
         founded_at: None,
         gapped: BTreeSet::new(),
+        orphaned: BTreeSet::new(),
         sealed: BTreeSet::new(),
         aging: BTreeSet::new(),
         owing: BTreeSet::new(),
@@ -147,6 +148,8 @@ pub(super) fn begin(
         turn: u32::MAX,
         flush_at: None,
         upkeep: Upkeep::default(),
+        group_work: GroupWork::new(boot),
+        behind: false,
         client_port: 0,
         swept: false,
     }

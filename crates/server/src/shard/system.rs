@@ -9,7 +9,7 @@ use platform::{ClientFacts, ConnectionId, Effect, Token, Work};
 use wire::{
     ArchiveCompression, ArchiveContent, Codec, Counted, ErrorCode, Operation, RequestHeader, Text,
     TransportKind,
-    reply::{ClientRecord, NO_USER, Stats, decimal_version},
+    reply::{ClientGroup, ClientRecord, NO_USER, Stats, decimal_version},
     request::Snapshot,
 };
 
@@ -67,7 +67,17 @@ impl Shard {
     fn client_details(&self, facts: &ClientFacts) -> Vec<u8> {
         let mut body = Vec::new();
         self.write_client(facts, &mut body);
+        for group in self.groups_of(facts) {
+            group.write(&mut body);
+        }
         body
+    }
+
+    fn groups_of(&self, facts: &ClientFacts) -> Vec<ClientGroup> {
+        let groups = facts
+            .session
+            .map(|(client, _)| self.metadata.memberships(client));
+        groups.into_iter().flatten().collect()
     }
 
     fn write_client(&self, facts: &ClientFacts, body: &mut Vec<u8>) {
@@ -76,7 +86,7 @@ impl Shard {
             user_id: facts.session.map_or(NO_USER, |(_, user)| user),
             transport: TransportKind::Tcp,
             address: Text(&facts.address.to_string()),
-            groups_count: 0,
+            groups_count: u32::try_from(self.groups_of(facts).len()).unwrap_or(u32::MAX),
         };
         record.write(body);
     }
@@ -110,7 +120,8 @@ impl Shard {
             segments_count: segments,
             messages_count: messages,
             clients_count: u32::try_from(gather.clients.len()).unwrap_or(u32::MAX),
-            consumer_groups_count: 0,
+            consumer_groups_count: u32::try_from(self.metadata.consumer_groups_count())
+                .unwrap_or(u32::MAX),
             hostname: Text(&facts.hostname),
             os_name: Text(&facts.os_name),
             os_version: Text(&facts.os_version),
