@@ -85,6 +85,14 @@ impl Marks {
         *polled = offset.max(*polled);
     }
 
+    /// All messages are gone, and offsets begin anew: nothing is in flight.
+    pub(super) fn on_purge(&mut self) {
+        self.polled.clear();
+        if let Some(take_over) = &mut self.take_over {
+            take_over.last = None;
+        }
+    }
+
     fn is_ahead(&self, probe: &Probe, stored: Option<Offset>) -> bool {
         let beyond = |offset: Offset| stored.is_none_or(|stored| stored < offset);
         let polled = self.polled.get(&probe.group).copied();

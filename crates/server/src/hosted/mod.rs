@@ -419,6 +419,9 @@ impl Hosted {
         };
         let segments = partition.segments_count();
         let reply = partition.apply(&header, &prepare[HEADER_SIZE..]);
+        if header.operation == Operation::PurgePartition {
+            self.marks.on_purge();
+        }
         let group = self.id;
         let rolled = partition.segments_count() > segments;
         let digest = core.config.observe.then(|| partition.digest());

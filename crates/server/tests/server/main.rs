@@ -15,6 +15,7 @@ mod connections;
 mod consumers;
 mod damage;
 mod encryption;
+mod groups;
 mod leases;
 mod lifecycle;
 mod messages;
