@@ -278,12 +278,12 @@ impl Shard {
         let Some((&operation, body)) = ask.body().split_first() else {
             return;
         };
-        let operation = match Operation::from_byte(operation) {
-            Some(
-                operation @ (Operation::RemoveConsumerGroupMember
-                | Operation::CompleteConsumerGroupRevocation),
-            ) => operation,
-            _ => return,
+        let Some(
+            operation @ (Operation::RemoveConsumerGroupMember
+            | Operation::CompleteConsumerGroupRevocation),
+        ) = Operation::from_byte(operation)
+        else {
+            return;
         };
         let group = self.groups.get(&GroupId::METADATA).and_then(Hosted::group);
         if !group.is_some_and(consensus::Group::can_prepare) {

@@ -324,12 +324,20 @@ fn timing(settings: &mut Settings) -> Timing {
     set("cluster.repair_retry_interval", &mut timing.repair_retry);
     set("message_bus.reconnect_period", &mut timing.redial);
     set("message_saver.interval", &mut timing.flush);
+    set(
+        "consumer_group.rebalancing_timeout",
+        &mut timing.rebalancing,
+    );
+    set("heartbeat.interval", &mut timing.client_heartbeat);
     let scrub = |text: &str| match value::duration(text)? {
         Duration::ZERO => Ok(Duration::ZERO),
         _ => on_grid(text),
     };
     if let Some(scrub) = settings.parse("partition.scrub_interval", scrub) {
         timing.scrub = scrub;
+    }
+    if settings.parse("heartbeat.enabled", value::boolean) == Some(false) {
+        timing.client_heartbeat = Duration::ZERO;
     }
     let mut four_times = |name: &str, long: Duration, other: &str, short: Duration| {
         if long < short * 4 {

@@ -324,6 +324,23 @@ fn timings_are_rounded_down_to_the_grid() {
 }
 
 #[test]
+fn consumer_groups_have_their_times() {
+    let given = [
+        ("IGGY_CONSUMER_GROUP_REBALANCING_TIMEOUT", "3s"),
+        ("IGGY_HEARTBEAT_INTERVAL", "7s"),
+    ];
+    let timing = environment(&given).unwrap().config.timing;
+    assert_eq!(timing.rebalancing, Duration::from_secs(3));
+    assert_eq!(timing.client_heartbeat, Duration::from_secs(7));
+    let off = [("IGGY_HEARTBEAT_ENABLED", "false")];
+    let timing = environment(&off).unwrap().config.timing;
+    assert_eq!(timing.rebalancing, Duration::from_secs(30));
+    assert_eq!(timing.client_heartbeat, Duration::ZERO);
+    let never = [("IGGY_CONSUMER_GROUP_REBALANCING_TIMEOUT", "0")];
+    assert!(problem(environment(&never)).contains("switched off"));
+}
+
+#[test]
 fn the_scrubber_is_slowed_down_or_switched_off() {
     for (given, expected) in [("250ms", 250), ("19ms", 10), ("0", 0)] {
         let given = [("IGGY_PARTITION_SCRUB_INTERVAL", given)];
