@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::{ClientId, GroupId};
 
-use super::{Failure, Verdict, committed::Committed, ensure};
+use super::{Failure, Verdict, committed::Committed, ensure, trims::Trims};
 
 const CHECK: &str = "linear";
 
@@ -46,6 +46,8 @@ pub(crate) struct Message {
 #[derive(Default)]
 pub(crate) struct Linear {
     messages: BTreeMap<GroupId, Vec<u64>>,
+    /// How far trims may have gone.
+    pub(crate) trims: Trims,
     /// When each group was purged: what was placed before is of an earlier life of its log.
     purged: BTreeMap<GroupId, Vec<u64>>,
     /// In which life of it, as well.
@@ -103,6 +105,7 @@ impl Linear {
     /// All messages of a group are gone, and its offsets begin anew.
     pub(crate) fn on_purge(&mut self, time: u64, group: GroupId) {
         self.messages.remove(&group);
+        self.trims.on_purge(group);
         self.purged.entry(group).or_default().push(time);
     }
 
@@ -121,6 +124,24 @@ impl Linear {
             time,
             || format!("{group} shows offset {offset} of before a purge to a poll after it"),
         )
+    }
+
+    /// A poll from offset `due` on was served these messages: what it skips has been trimmed.
+    pub(crate) fn check_start(&self, time: u64, due: u64, messages: &[Message]) -> Verdict {
+        let Some(first) = messages.first() else {
+            return Ok(());
+        };
+        let Some(&(group, offset, life)) = self.placed.get(&first.payload) else {
+            return Ok(());
+        };
+        let start_max = self.trims.start_max(group);
+        let over = life < self.life(group);
+        ensure(over || offset <= due.max(start_max), CHECK, time, || {
+            format!(
+                "{group} serves a poll from {due} on at {offset}, but no more than {start_max} \
+                 may have been trimmed"
+            )
+        })
     }
 
     /// An op for `target` was committed in `group`.

@@ -16,6 +16,7 @@ pub(crate) mod liveness;
 pub(crate) mod offsets;
 pub(crate) mod quorum;
 pub(crate) mod recoverable;
+pub(crate) mod trims;
 pub(crate) mod views;
 
 /// A property was violated.

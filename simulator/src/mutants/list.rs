@@ -83,14 +83,14 @@ pub(crate) const TABLE: [Mutant; 36] = [
     bug(34, 'S', 300, "partition", "consumer offset applied out of the log"),
     adapted(
         bug(35, 'S', 500, "swarm", "log cut off beyond what the checkpoint covers"),
-        "Retention is not there yet; the only thing that removes segments is a checkpoint.",
+        "It is the metadata log that is cut; bug 53 is the same of a partition's.",
     ),
     bug(36, 'S', 500, "disk", "a failed sync is taken for good and acknowledged"),
 ];
 
 /// Bugs of our own: each was in the product for some hours, until a test or a seed found it.
 #[rustfmt::skip]
-pub(crate) const OWN: [Mutant; 9] = [
+pub(crate) const OWN: [Mutant; 12] = [
     bug(37, 'S', 500, "succession", "log_view stored before the log that belongs to it is durable"),
     bug(38, 'S', 1_000, "succession", "a log in doubt wins over a trusted quorum"),
     bug(39, 'S', 1_000, "succession", "a new primary repairs its log from any voter"),
@@ -100,6 +100,9 @@ pub(crate) const OWN: [Mutant; 9] = [
     bug(43, 'S', 2_000, "succession", "a log in doubt is trusted before what it lacked is durable"),
     bug(44, 'L', 1_000, "succession", "the end of an install withdraws a wish for a view"),
     bug(54, 'S', 100, "swarm", "every encrypted body has the same salt"),
+    bug(51, 'S', 500, "swarm", "a trim passes the slowest consumer"),
+    bug(52, 'S', 500, "swarm", "a purge that has been is done again after a change of primaries"),
+    bug(53, 'R', 1_000, "solo", "files of a trimmed log go before a checkpoint covers it"),
 ];
 
 /// Those that die within some ten seconds of a processor: CI hunts them on every run.

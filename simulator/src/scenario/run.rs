@@ -113,7 +113,8 @@ impl Runner {
         }
         let rest = Words(&words[1..]);
         match words[0].as_str() {
-            "topic" | "stream" | "send" | "poll" | "next" | "store" | "offset" => {
+            "topic" | "stream" | "send" | "poll" | "next" | "store" | "offset" | "delete"
+            | "purge" => {
                 let client = self.call(&words[0], &rest)?;
                 self.end(client)
             }
@@ -166,6 +167,13 @@ impl Runner {
             ("offset", Some(target)) => Order::Offset {
                 target,
                 consumer: words.small(2)?,
+            },
+            ("delete", Some(target)) => Order::Delete {
+                target,
+                count: words.small(2)?,
+            },
+            ("purge", Some(target)) => Order::Purge {
+                topic: target.topic,
             },
             _ => Order::Stream,
         };

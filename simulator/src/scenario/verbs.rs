@@ -40,6 +40,8 @@ const VERBS: &[(&str, &[Kind])] = &[
     ("next", &[Number, Name, Number, Number]),
     ("store", &[Number, Name, Number, Number]),
     ("offset", &[Number, Name, Number]),
+    ("delete", &[Number, Name, Number]),
+    ("purge", &[Number, Name]),
     ("end", &[Number]),
     ("leave", &[Number]),
     ("return", &[Number, Of(&["same", "new"])]),
@@ -96,8 +98,8 @@ const VERBS: &[(&str, &[Kind])] = &[
 ];
 
 /// Verbs that `begin` may stand before: the script goes on before they have ended.
-const CALLS: [&str; 8] = [
-    "topic", "stream", "send", "sends", "poll", "next", "store", "offset",
+const CALLS: [&str; 10] = [
+    "topic", "stream", "send", "sends", "poll", "next", "store", "offset", "delete", "purge",
 ];
 
 /// What is wrong with a line, if anything is.

@@ -39,6 +39,10 @@ pub(crate) enum Order {
     },
     /// A consumer's offset is read.
     Offset { target: Target, consumer: u32 },
+    /// So many of the oldest segments are deleted.
+    Delete { target: Target, count: u32 },
+    /// A topic is purged.
+    Purge { topic: u64 },
 }
 
 impl Workload {
@@ -98,6 +102,14 @@ impl Sampler<'_> {
                 offset,
             } => self.consumer_offset(target, consumer, Some(offset)),
             Order::Offset { target, consumer } => self.consumer_offset(target, consumer, None),
+            Order::Delete { target, count } => {
+                self.let_trim(target.topic);
+                self.delete_segments(target, count)
+            }
+            Order::Purge { topic } => {
+                self.let_trim(topic);
+                self.purge(topic)
+            }
         }
     }
 

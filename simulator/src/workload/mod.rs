@@ -94,7 +94,9 @@ pub(crate) enum Call {
     DeleteSegments {
         target: Target,
     },
-    PurgeTopic,
+    PurgeTopic {
+        topic: u64,
+    },
     Ping,
     Metadata,
 }
@@ -457,7 +459,7 @@ impl Sampler<'_> {
                 )
             }
             Call::StoreOffset { .. } | Call::DeleteOffset { .. } => Ok(()),
-            Call::DeleteSegments { .. } | Call::PurgeTopic => self.judge_trim(call, reply),
+            Call::DeleteSegments { .. } | Call::PurgeTopic { .. } => self.judge_trim(call, reply),
             Call::GetOffset { target, consumer } => {
                 self.judge_offset(*target, *consumer, reply, linear)
             }

@@ -132,6 +132,11 @@ impl Sampler<'_> {
             linear.on_auto_commit(self.time, target, consumer, last)?;
         }
         linear.check_fresh(self.time, start, &messages)?;
+        match strategy {
+            PollingStrategy::Offset(due) => linear.check_start(self.time, due, &messages)?,
+            PollingStrategy::First => linear.check_start(self.time, 0, &messages)?,
+            _ => {}
+        }
         linear.on_poll(self.time, target, &messages)
     }
 }

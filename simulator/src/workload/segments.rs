@@ -4,6 +4,7 @@ use client::{Reply, RequestFrame};
 use wire::{Request, request};
 
 use super::{Call, Sampler, Verdict, named};
+use crate::check::linear::Target;
 
 impl Sampler<'_> {
     /// What a topic retains: of age, of size, of both, or all.
@@ -28,24 +29,40 @@ impl Sampler<'_> {
         if !self.workload.topics[&topic].trims {
             return self.sample_consumer_offset();
         }
-        let (stream, name) = self.names_of(topic);
         if self.prng().chance(2, 3) {
             let count = u32::try_from(self.prng().below(4)).expect("few");
-            let request = request::DeleteSegments {
-                stream: named(&stream),
-                topic: named(&name),
-                partition_id: target.partition,
-                segments_count: count,
-            };
-            let frame = RequestFrame::new(&Request::DeleteSegments(request));
-            return (Call::DeleteSegments { target }, frame);
+            return self.delete_segments(target, count);
         }
+        self.purge(topic)
+    }
+
+    /// A topic may lose messages from here on.
+    pub(super) fn let_trim(&mut self, topic: u64) {
+        if let Some(topic) = self.workload.topics.get_mut(&topic) {
+            topic.trims = true;
+        }
+    }
+
+    pub(super) fn delete_segments(&self, target: Target, count: u32) -> (Call, RequestFrame) {
+        let (stream, name) = self.names_of(target.topic);
+        let request = request::DeleteSegments {
+            stream: named(&stream),
+            topic: named(&name),
+            partition_id: target.partition,
+            segments_count: count,
+        };
+        let frame = RequestFrame::new(&Request::DeleteSegments(request));
+        (Call::DeleteSegments { target }, frame)
+    }
+
+    pub(super) fn purge(&self, topic: u64) -> (Call, RequestFrame) {
+        let (stream, name) = self.names_of(topic);
         let request = request::TopicTarget {
             stream: named(&stream),
             topic: named(&name),
         };
         let frame = RequestFrame::new(&Request::PurgeTopic(request));
-        (Call::PurgeTopic, frame)
+        (Call::PurgeTopic { topic }, frame)
     }
 
     pub(super) fn judge_trim(&self, call: &Call, reply: &Reply) -> Verdict {

@@ -261,6 +261,9 @@ impl World {
                         if stored.1 >= self.checkers.offsets.next(group) {
                             return Ok(());
                         }
+                        let (consumer, offset) = stored;
+                        let trims = &mut self.checkers.linear.trims;
+                        trims.on_store(group, consumer, offset, true);
                         self.checkers.linear.on_store(time, group, target, stored)
                     }
                     _ => Err(Failure {
@@ -269,6 +272,22 @@ impl World {
                         message: format!("{group} op {op} stores an offset that nobody asked for"),
                     }),
                 }
+            }
+            Operation::DeleteConsumerOffset => {
+                let request = Request::decode(header.operation, 0, body);
+                if let Ok(Request::DeleteConsumerOffset(request)) = request
+                    && let Some(consumer) = request.target.consumer.single_key()
+                {
+                    self.checkers.linear.trims.on_delete(group, consumer);
+                }
+                Ok(())
+            }
+            Operation::TrimLog => {
+                if let Ok(trim) = wire::internal::TrimLog::decode(body) {
+                    let trims = &mut self.checkers.linear.trims;
+                    trims.on_trim(group, Op(trim.before), trim.past_consumers);
+                }
+                Ok(())
             }
             Operation::PurgePartition => {
                 let Ok(purge) = wire::internal::PurgePartition::decode(body) else {
@@ -294,6 +313,8 @@ impl World {
             && request.offset < self.checkers.offsets.next(group)
         {
             let stored = (consumer, request.offset);
+            let trims = &mut self.checkers.linear.trims;
+            trims.on_store(group, consumer, request.offset, false);
             return self.checkers.linear.on_store(time, group, target, stored);
         }
         let op = header.op;
@@ -316,6 +337,8 @@ impl World {
         let (_, frames) = batch::frames(body).map_err(|_| damaged())?;
         let count = u64::from(header.message_count);
         let base_offset = header.base_offset;
+        let end = base_offset + count;
+        self.checkers.linear.trims.on_batch(group, op, end);
         self.checkers.offsets.on_batch(
             time,
             Batch {

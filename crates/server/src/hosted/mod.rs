@@ -509,7 +509,7 @@ impl Hosted {
             core.notices.push(Notice::Settled(id));
         }
         if role == Role::Primary && self.partition.is_some() {
-            core.notices.push(Notice::Upkeep(id));
+            self.trim_as_primary(core);
         }
         core.urgent = true;
     }

@@ -35,6 +35,8 @@ pub(super) struct Trimming {
     is_full: bool,
     /// A consumer that reads on may let something go.
     pub(super) is_held: bool,
+    /// Planted bug 52: a new primary purges again.
+    pub(super) repeats: bool,
 }
 
 impl Trimming {
@@ -83,6 +85,12 @@ impl Hosted {
         core.notices.push(Notice::Upkeep(self.id));
     }
 
+    /// This replica leads from now on.
+    pub(super) fn trim_as_primary(&mut self, core: &mut Core) {
+        self.trimming.repeats = base::planted::bug(52) && self.trimming.purges > 0;
+        core.notices.push(Notice::Upkeep(self.id));
+    }
+
     /// Whether it has been purged so often.
     pub(crate) fn has_purged(&self, purges: u64) -> bool {
         let partition = self.partition.as_ref();
@@ -93,7 +101,8 @@ impl Hosted {
     pub(super) fn owes_purge(&self) -> bool {
         let partition = self.partition.as_ref();
         partition.is_some_and(|partition| {
-            partition.appended().purges < self.trimming.purges && self.group().is_some()
+            let lacks = partition.appended().purges < self.trimming.purges;
+            (lacks || self.trimming.repeats) && self.group().is_some()
         })
     }
 
@@ -115,6 +124,7 @@ impl Hosted {
         if self.owes_purge() {
             if may {
                 base::sometimes!("trim: a purge enters a partition's log");
+                self.trimming.repeats = false;
                 let body = purge_body(self.trimming.purges);
                 self.propose_own(Operation::PurgePartition, &body, core);
             }

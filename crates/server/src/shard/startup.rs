@@ -30,7 +30,7 @@ use crate::{
     Observation, ShardConfig,
     clock::ClusterClock,
     connections::Connections,
-    core::{Core, DELETED},
+    core::{Core, DELETED, Notice},
     hosted::Hosted,
     lease::Lease,
     links::Links,
@@ -256,6 +256,8 @@ impl Shard {
         if ::core::mem::replace(&mut self.swept, true) {
             return;
         }
+        let groups = self.groups.keys().copied();
+        self.core.notices.extend(groups.map(Notice::Upkeep));
         let known: Vec<GroupId> = self.core.durable_views.keys().copied().collect();
         for id in known {
             if self.is_gone(id) {

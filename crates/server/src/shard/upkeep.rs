@@ -161,8 +161,13 @@ impl Shard {
         }
     }
 
-    /// Lets a partition trim or purge its log, if it leads and must.
+    /// Lets a partition trim or purge its log, if it leads and must, once the metadata has been
+    /// read.
     pub(super) fn trim_partition(&mut self, id: GroupId) {
+        if !self.swept {
+            // The metadata may go on to say that it is deleted.
+            return;
+        }
         let Some(info) = self.metadata.partition(id) else {
             self.core.aging.remove(&id);
             self.core.owing.remove(&id);

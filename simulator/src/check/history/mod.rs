@@ -194,8 +194,11 @@ impl History {
                 }
             }
             // What is trimmed or purged is left to the certificate.
-            Call::CreateTopic { topic, trims: true } => {
+            Call::CreateTopic { topic, trims: true } | Call::PurgeTopic { topic } => {
                 self.ambiguous.insert(topic);
+            }
+            Call::DeleteSegments { target } => {
+                self.ambiguous.insert(target.topic);
             }
             Call::CreatePartitions { topic, .. } => {
                 if self.shrunk.contains(&topic) {
