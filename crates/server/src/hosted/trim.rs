@@ -275,6 +275,10 @@ impl Hosted {
             return;
         }
         let newest = self.trimming.firsts.get(&self.keeping.newest_op());
+        if self.trimming.firsts.get(&covering) >= newest {
+            // It is on its way, or damage holds it up.
+            return;
+        }
         let known = newest.is_some_and(|first| self.journal.holds_whole_before(*first));
         let can = self
             .group()
