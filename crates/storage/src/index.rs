@@ -4,8 +4,8 @@
 //! An entry stands for a record and carries the first messages *at or after* it, in this segment
 //! or a later one. Timestamps never step back along the log, and offsets only where all messages
 //! before are purged, which no read asks for; so from the first op that a read looks at, entries
-//! are sorted by each of their fields. A record is 256 bytes or more; with an interval of 64 KiB a segment of
-//! 1 GiB costs 16,384 entries of 40 bytes.
+//! are sorted by each of their fields. A record is 256 bytes or more; with an interval of 64 KiB a
+//! segment of 1 GiB costs 16,384 entries of 40 bytes.
 
 use alloc::vec::Vec;
 
@@ -164,8 +164,8 @@ impl Index {
             .is_some_and(|entry| entry.is_at_or_before(start, from))
     }
 
-    /// Where to start reading for `start` from op `from` on, an op and its position; `None` is the beginning of the
-    /// segment, given that nothing before this segment is asked for.
+    /// Where to start reading for `start` from op `from` on, an op and its position; `None` is the
+    /// beginning of the segment, given that nothing before this segment is asked for.
     pub(crate) fn find_start(&self, start: Start, from: Op) -> Option<(Op, u64)> {
         let after = self
             .entries
@@ -174,8 +174,8 @@ impl Index {
         Some((entry.op, entry.position))
     }
 
-    /// Where the records end that may hold what `last` asks for from op `from` on; nothing if this is the end of
-    /// the segment or not known.
+    /// Where the records end that may hold what `last` asks for from op `from` on; nothing if this
+    /// is the end of the segment or not known.
     pub(crate) fn find_end(&self, last: Start, from: Op) -> Option<u64> {
         let after = self
             .entries

@@ -39,7 +39,7 @@ pub(crate) const TABLE: [Mutant; 36] = [
     bug(4, 'S', 500, "partition", "view-change quorum one short"),
     bug(5, 'S', 500, "partition", "own votes counted twice"),
     adapted(
-        bug(6, 'S', 500, "succession", "what a vote of an earlier view holds counts as acknowledged"),
+        bug(6, 'S', 500, "succession", "what a vote holds counts as acknowledged in its view"),
         "A prepare_ok of another view does not arrive here: it would have to be late by as many \
          views as there are replicas, on a link that silence closes. Counting what the votes of \
          the view change hold as acknowledged in the new view is the same mistake.",

@@ -36,7 +36,7 @@ impl Cluster {
                 assert_eq!(header.parent, parent, "the log on disk is a chain");
                 assert_eq!(header.op.0, node.log.len() as u64 + 1);
                 node.log.push(Record {
-                    header,
+                    header: *header,
                     frame,
                     damaged: false,
                 });
@@ -94,7 +94,7 @@ impl Cluster {
         for op in &node.queue {
             match op {
                 DiskOp::Append(header, frame) => log.push(Record {
-                    header: *header,
+                    header: **header,
                     frame: frame.clone(),
                     damaged: false,
                 }),

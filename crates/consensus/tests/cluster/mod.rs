@@ -46,7 +46,7 @@ pub(crate) enum Crash {
 
 #[derive(Clone, Debug)]
 enum DiskOp {
-    Append(PrepareHeader, Bytes),
+    Append(Box<PrepareHeader>, Bytes),
     Truncate(Op),
 }
 
@@ -234,7 +234,7 @@ impl Cluster {
                     let header = PrepareHeader::verify(&prepare).expect("sealed");
                     self.nodes[index]
                         .queue
-                        .push_back(DiskOp::Append(header, prepare));
+                        .push_back(DiskOp::Append(Box::new(header), prepare));
                 }
                 Effect::TruncateAfter { op } => self.truncate(index, op),
                 Effect::PersistView(stand) => {

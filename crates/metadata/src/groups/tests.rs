@@ -197,6 +197,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn first_revocation(group: &ConsumerGroup) -> Option<(u32, super::Revocation)> {
+    group.revocations().next()
+}
+
 proptest! {
     /// Whatever happens: one owner for each partition, nobody may poll what another may commit,
     /// and once all revocations have ended no share exceeds another by more than one, counting
@@ -256,7 +260,7 @@ proptest! {
             }
         }
         // Fair once it is quiet: one more rebalance of any kind, and nothing under way.
-        while let Some((slot, one)) = { let first = group.revocations().next(); first } {
+        while let Some((slot, one)) = first_revocation(&group) {
             let source = group.members[&slot].client;
             prop_assert!(complete(&mut group, source.0, one.partition, count));
         }
@@ -276,7 +280,7 @@ proptest! {
         let mut group = group();
         for (client, in_flight) in (1..).zip(joins) {
             join(&mut group, client, count, &in_flight);
-            while let Some((slot, one)) = { let first = group.revocations().next(); first } {
+            while let Some((slot, one)) = first_revocation(&group) {
                 let source = group.members[&slot].client;
                 prop_assert!(complete(&mut group, source.0, one.partition, count));
             }

@@ -43,11 +43,14 @@ fn created(
     (code, found.ok().map(|topic| topic.options))
 }
 
+/// A key, its value by kind, and the code of the answer.
+type Case<'a> = (&'a str, (u8, Vec<u8>), u32);
+
 #[test]
 fn sizes_and_counts_at_their_bounds_and_one_beyond() {
     const GIB: u64 = 1 << 30;
     const MIB: u64 = 1 << 20;
-    let cases: &[(&str, (u8, Vec<u8>), u32)] = &[
+    let cases: &[Case<'_>] = &[
         ("segment_size", number(MIB), 0),
         ("segment_size", number(MIB - 512), 4042),
         ("segment_size", number(MIB + 1), 4042),

@@ -1,7 +1,7 @@
 //! Consumer groups against a node and against a cluster: who may poll what, and what becomes of
 //! what was polled (`features.md` 4.4, G1 to G13).
 
-use std::time::Duration;
+use core::time::Duration;
 
 use wire::{
     AckLevel, Codec, Consumer, ConsumerKind, ErrorCode, EvictionReason, Identifier,
