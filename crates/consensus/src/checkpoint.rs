@@ -84,15 +84,18 @@ impl Group {
     /// and is to be filled from the others': the journal is empty after it. `base` is committed,
     /// and the checkpoint covers all this replica may have acknowledged.
     ///
-    /// Until it holds again what its primary holds, the log is no witness of that: it is in doubt.
+    /// If the log reached further than `base`, it is no witness of that any more: until it holds
+    /// again what its primary holds, it is in doubt.
     ///
     /// # Panics
     /// If nothing is gained by it.
     pub fn rewind(&mut self, now: Instant, base: (Op, u128), out: &mut Vec<Effect>) {
         base::invariant!(base.0 > self.log.commit());
         base::sometimes!("transfer: a log is filled from where the others' begin");
+        // A log that ends before has acknowledged nothing that it will not hold or the base covers.
+        let loses = self.log.op() > base.0;
         self.log.rewind(base.0, base.1);
-        if self.config.replica_count > 1 && self.trust == Trust::Trusted {
+        if loses && self.config.replica_count > 1 && self.trust == Trust::Trusted {
             self.trust = Trust::Doubt;
             self.trusted_from = None;
             self.persist(out);

@@ -248,3 +248,24 @@ fn a_snapshot_of_another_segment_size_goes_on_by_its_own() {
         "the active one is not full any more"
     );
 }
+
+#[test]
+fn a_reply_ends_where_what_should_follow_has_been_trimmed() {
+    let log = filled(3);
+    let poll = partition::Poll {
+        consumer: single(1),
+        strategy: wire::PollingStrategy::First,
+        count: 100,
+        bytes_max: 1 << 20,
+    };
+    let partition::PollPlan::Read(mut reply) = log.state.plan_poll(&poll) else {
+        panic!("three batches are there");
+    };
+    let more = reply.push(&log.prepares[0]).expect("a batch");
+    assert_eq!(more, partition::Progress::More);
+    // The second went between two reads of the journal.
+    let done = reply.push(&log.prepares[2]).expect("a batch");
+    assert_eq!(done, partition::Progress::Done);
+    let polled = reply.finish();
+    assert_eq!((polled.count, polled.last_offset), (2, Some(Offset(1))));
+}

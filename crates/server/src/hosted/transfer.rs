@@ -389,9 +389,7 @@ impl Hosted {
         self.begin_from(header, restored, core);
         self.reset_appended();
         if held == Held::Not && self.partition.is_some() {
-            let group = self.id;
-            core.observe(|| Observation::Doubt { group, op: base.0 });
-            self.drive(core, |group, out| group.rewind(now, base, out));
+            self.rewind_group(base, core);
         } else {
             self.drive(core, |group, out| {
                 group.install_checkpoint(now, &header, out)
@@ -423,7 +421,6 @@ impl Hosted {
     /// The log is filled from where the others' begin.
     fn rewind(&mut self, base: (Op, u128), core: &mut Core) {
         base::sometimes!("transfer: others have trimmed what a log is being filled with");
-        let (now, group) = (core.now.monotonic, self.id);
         self.journal
             .reset(base.0, base.1, &mut core.files, &mut core.out);
         self.pending.clear();
@@ -431,8 +428,15 @@ impl Hosted {
         self.behind_gap = false;
         self.refuse_waiters(core);
         self.reset_appended();
-        core.observe(|| Observation::Doubt { group, op: base.0 });
-        self.drive(core, |group, out| group.rewind(now, base, out));
+        self.rewind_group(base, core);
         core.urgent = true;
+    }
+
+    fn rewind_group(&mut self, base: (Op, u128), core: &mut Core) {
+        let (now, group) = (core.now.monotonic, self.id);
+        self.drive(core, |group, out| group.rewind(now, base, out));
+        if self.group().is_some_and(|group| !group.is_trusted()) {
+            core.observe(|| Observation::Doubt { group, op: base.0 });
+        }
     }
 }
