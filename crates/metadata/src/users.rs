@@ -432,6 +432,7 @@ impl Users {
 
     /// Reads what [`Self::write`] wrote after op `op`.
     pub(crate) fn read(reader: &mut Reader<'_>, op: Op) -> Result<Self, SnapshotError> {
+        let mut section = reader.clone();
         let mut users = Self {
             users: BTreeMap::new(),
             newest: reader.read()?,
@@ -457,7 +458,11 @@ impl Users {
             }
             users.users.insert(id, user);
         }
-        if !users.users.contains_key(&ROOT) {
+        // There is one way to write a state: flags have more than one byte that means true.
+        let section = section.take(section.left() - reader.left())?;
+        let mut written = Vec::new();
+        users.write(&mut written);
+        if !users.users.contains_key(&ROOT) || written != section {
             return Err(SnapshotError::Contradiction);
         }
         Ok(users)

@@ -10,3 +10,4 @@ mod sessions;
 mod snapshots;
 mod support;
 mod users;
+mod users_model;

@@ -4,7 +4,7 @@
 use base::ClientId;
 use metadata::{Limits, Metadata};
 use proptest::prelude::*;
-use wire::{Operation, SnapshotError, Value};
+use wire::{Codec, Operation, SnapshotError, UserStatus, Value};
 
 use crate::{
     model::{LIMITS, step},
@@ -45,7 +45,42 @@ fn rich() -> Log {
         assert_eq!(crate::groups::join(&mut log, client, "readers", &[]), 0);
     }
     assert_eq!(log.metadata.pending_revocations().count(), 2);
+    users(&mut log);
     log
+}
+
+/// Users, one of whom is gone, with rights and tokens; root has another name and password.
+fn users(log: &mut Log) {
+    use crate::users::{change_password, create_token, create_user, senders, update_user};
+    for (operation, body) in [
+        (Operation::CreateUser, create_user("alice", Some(senders()))),
+        (Operation::CreateUser, create_user("bob", None)),
+        (Operation::CreateUser, create_user("carol", None)),
+        (Operation::DeleteUser, id(2).encode()),
+        (
+            Operation::UpdateUser,
+            update_user(id(3), None, Some(UserStatus::Inactive)),
+        ),
+        (
+            Operation::CreatePersonalAccessToken,
+            create_token("brief", 1_000, 1),
+        ),
+        (
+            Operation::CreatePersonalAccessToken,
+            create_token("forever", 0, 2),
+        ),
+        (
+            Operation::ChangePassword,
+            change_password(id(0), "", "$argon2id$9"),
+        ),
+        (
+            Operation::UpdateUser,
+            update_user(id(0), Some("chief"), None),
+        ),
+    ] {
+        assert_eq!(log.code(operation, &body), 0, "{operation:?}");
+    }
+    log.register(ClientId(9), 1).reply.result.expect("active");
 }
 
 #[test]
@@ -56,7 +91,11 @@ fn everything_is_in_it() {
     assert_eq!(restored.op(), log.metadata.op());
     assert_eq!(restored.digest(), log.metadata.digest());
     assert_eq!(restored.snapshot(), bytes);
-    assert_eq!(restored.find_user(named("iggy")), Some(0));
+    assert_eq!(restored.find_user(named("chief")), Some(0));
+    assert_eq!(restored.get_tokens(0), log.metadata.get_tokens(0));
+    assert_eq!(restored.login(0), log.metadata.login(0));
+    assert_eq!(restored.permissions(1), log.metadata.permissions(1));
+    assert_eq!(restored.first_token_end(), log.metadata.first_token_end());
     assert_eq!(restored.get_users(), log.metadata.get_users());
     let partitions = |metadata: &Metadata| metadata.partitions().collect::<Vec<_>>();
     assert_eq!(partitions(&restored), partitions(&log.metadata));
