@@ -272,6 +272,7 @@ impl Users {
         let user = self.user_mut(id);
         let hash = user.password.as_ref().map(|password| &*password.hash);
         if hash.unwrap_or("") != current && !base::planted::bug(47) {
+            base::sometimes!("users: a password has changed since it was verified");
             return Err(ErrorCode::INVALID_CREDENTIALS);
         }
         user.password = Some(password);

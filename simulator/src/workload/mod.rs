@@ -13,6 +13,7 @@ mod segments;
 mod streams;
 mod system;
 mod topics;
+mod users;
 
 use std::collections::BTreeMap;
 
@@ -97,6 +98,26 @@ pub(crate) enum Call {
     PurgeTopic {
         topic: u64,
     },
+    CreateUser {
+        user: u64,
+    },
+    DeleteUser {
+        user: u64,
+    },
+    GetUser {
+        user: u64,
+    },
+    GetUsers,
+    /// Passwords are numbers here.
+    ChangePassword {
+        user: u64,
+        current: u64,
+        new: u64,
+    },
+    CreateToken {
+        token: u64,
+    },
+    GetTokens,
     Ping,
     Metadata,
 }
@@ -110,6 +131,9 @@ impl Call {
                 | Self::GetTopic { .. }
                 | Self::Poll { .. }
                 | Self::GetOffset { .. }
+                | Self::GetUser { .. }
+                | Self::GetUsers
+                | Self::GetTokens
                 | Self::Ping
                 | Self::Metadata
         )
@@ -148,6 +172,8 @@ pub(crate) struct Made {
 #[derive(Clone, Debug)]
 struct Stream {
     live: bool,
+    /// Its number, once it is created.
+    id: u32,
     /// Changes that somebody has asked for and nobody knows the outcome of.
     doubts: u32,
 }
@@ -178,6 +204,7 @@ pub(crate) struct Workload {
     callers: Vec<Caller>,
     streams: BTreeMap<u64, Stream>,
     topics: BTreeMap<u64, Topic>,
+    users: users::Users,
     names: u64,
     durability: Durability,
     segment_size: u64,
@@ -221,6 +248,7 @@ impl Workload {
             callers: (0..shape.clients).map(caller).collect(),
             streams: BTreeMap::new(),
             topics: BTreeMap::new(),
+            users: users::Users::default(),
             names: 0,
             durability: shape.durability,
             segment_size: shape.limits.segment_size,
@@ -297,6 +325,7 @@ impl Workload {
         if !call.is_write() {
             return;
         }
+        self.users.doubt(&call);
         if last_request > caller.numbers {
             caller.numbers = last_request;
         } else {
@@ -356,7 +385,12 @@ impl Workload {
                 sampler.answered(Answer::Done);
                 Ok(true)
             }
-            Err(error) => sampler.refused(&call, *error),
+            Err(error) => {
+                if error.maybe_applied() {
+                    sampler.workload.users.doubt(&call);
+                }
+                sampler.refused(&call, *error)
+            }
         }
     }
 
@@ -418,7 +452,8 @@ impl Sampler<'_> {
             75..86 => self.sample_consumer_offset(),
             86..88 => self.sample_trim(),
             88..91 => self.sample_stream(),
-            91..96 => self.sample_topic(),
+            91..95 => self.sample_topic(),
+            95..98 => self.sample_user(),
             _ => self.sample_system(),
         }
     }
@@ -436,7 +471,13 @@ impl Sampler<'_> {
             Call::CreateStream { .. }
             | Call::DeleteStream { .. }
             | Call::GetStream { .. }
-            | Call::GetStreams => self.judge_stream(call, reply),
+            | Call::GetStreams => {
+                if let Call::DeleteStream { stream } = *call {
+                    let op = reply.header().op;
+                    self.workload.users.on_stream_deleted(stream, start, op);
+                }
+                self.judge_stream(call, reply)
+            }
             Call::CreateTopic { .. }
             | Call::DeleteTopic { .. }
             | Call::CreatePartitions { .. }
@@ -463,6 +504,13 @@ impl Sampler<'_> {
             Call::GetOffset { target, consumer } => {
                 self.judge_offset(*target, *consumer, reply, linear)
             }
+            Call::CreateUser { .. }
+            | Call::DeleteUser { .. }
+            | Call::GetUser { .. }
+            | Call::GetUsers
+            | Call::ChangePassword { .. }
+            | Call::CreateToken { .. }
+            | Call::GetTokens => self.judge_user(call, start, reply),
             Call::Ping | Call::Metadata => self.judge_system(call, start, reply),
         }
     }
@@ -509,7 +557,14 @@ impl Sampler<'_> {
         ];
         let names_something = !matches!(
             call,
-            Call::CreateStream { .. } | Call::GetStreams | Call::Ping | Call::Metadata
+            Call::CreateStream { .. }
+                | Call::GetStreams
+                | Call::CreateUser { .. }
+                | Call::GetUsers
+                | Call::CreateToken { .. }
+                | Call::GetTokens
+                | Call::Ping
+                | Call::Metadata
         );
         let may_be_gone = NOT_FOUND.contains(&code) && names_something;
         let no_offset = code == ErrorCode::CONSUMER_OFFSET_NOT_FOUND
@@ -530,12 +585,23 @@ impl Sampler<'_> {
             && [
                 ErrorCode::STREAM_NAME_ALREADY_EXISTS,
                 ErrorCode::TOPIC_NAME_ALREADY_EXISTS,
+                ErrorCode::USER_ALREADY_EXISTS,
+                ErrorCode::PERSONAL_ACCESS_TOKEN_ALREADY_EXISTS,
             ]
             .contains(&code)
-            && matches!(call, Call::CreateStream { .. } | Call::CreateTopic { .. });
+            && matches!(
+                call,
+                Call::CreateStream { .. }
+                    | Call::CreateTopic { .. }
+                    | Call::CreateUser { .. }
+                    | Call::CreateToken { .. }
+            );
+        // Somebody else has changed it since, or an earlier attempt has.
+        let changed =
+            code == ErrorCode::INVALID_CREDENTIALS && matches!(call, Call::ChangePassword { .. });
         base::sometimes!(did_it, "fault: a session is lost between two attempts");
         let disk = self.is_disk_to_blame(call, code);
-        if !(may_be_gone || no_offset || beyond || too_few || did_it || disk) {
+        if !(may_be_gone || no_offset || beyond || too_few || did_it || changed || disk) {
             let client = self.client;
             self.fail(format!("client {client} was refused {call:?} with {code}"))?;
         }

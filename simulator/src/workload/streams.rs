@@ -41,6 +41,7 @@ impl Sampler<'_> {
             stream,
             Stream {
                 live: false,
+                id: 0,
                 doubts: 0,
             },
         );
@@ -66,7 +67,8 @@ impl Sampler<'_> {
                 if record.name.as_str() != name || record.topics_count != 0 {
                     return self.fail(format!("{name} was created as {record:?}"));
                 }
-                self.workload.streams.get_mut(stream).expect("known").live = true;
+                let known = self.workload.streams.get_mut(stream).expect("known");
+                (known.live, known.id) = (true, record.id);
                 Ok(())
             }
             Call::DeleteStream { stream } => {

@@ -185,7 +185,7 @@ proptest! {
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
     ) {
         prop_assert!(restore(&bytes, LIMITS).is_err());
-        let mut headed = b"viewstamp meta 2".to_vec();
+        let mut headed = b"viewstamp meta 4".to_vec();
         headed.extend(&bytes);
         let _ = restore(&headed, LIMITS);
         let whole = rich().metadata.snapshot();

@@ -184,6 +184,7 @@ impl Shard {
         if self.is_stopping() || end.is_none_or(|end| end > self.core.stamp()) {
             return;
         }
+        base::sometimes!("users: tokens have ended");
         if let Some(hosted) = self.groups.get_mut(&GroupId::METADATA) {
             hosted.propose_token_sweep(&mut self.core);
         }
