@@ -90,7 +90,7 @@ pub(crate) const TABLE: [Mutant; 36] = [
 
 /// Bugs of our own: each was in the product for some hours, until a test or a seed found it.
 #[rustfmt::skip]
-pub(crate) const OWN: [Mutant; 12] = [
+pub(crate) const OWN: [Mutant; 15] = [
     bug(37, 'S', 500, "succession", "log_view stored before the log that belongs to it is durable"),
     bug(38, 'S', 1_000, "succession", "a log in doubt wins over a trusted quorum"),
     bug(39, 'S', 1_000, "succession", "a new primary repairs its log from any voter"),
