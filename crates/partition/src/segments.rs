@@ -191,7 +191,7 @@ impl Segments {
             });
             let sum = batches_size.checked_add(segment.batches_size);
             batches_size = sum.ok_or(SnapshotError::Contradiction)?;
-            if !in_order || segment.first > committed.next() || segment.end < start {
+            if !in_order || segment.first.0.saturating_sub(1) > committed.0 || segment.end < start {
                 return Err(SnapshotError::Contradiction);
             }
             list.push_back(segment);

@@ -89,6 +89,12 @@ fn no_damaged_byte_no_cut_and_no_other_partition_passes() {
         damaged[at] ^= 1 << (at % 8);
         assert!(restore(&damaged).is_err(), "byte {at}");
     }
+    // The largest numbers, wherever they stand; found by the fuzz target `snapshots`.
+    for at in 0..bytes.len() - 8 {
+        let mut damaged = bytes.clone();
+        damaged[at..at + 8].fill(0xFF);
+        assert!(restore(&damaged).is_err(), "bytes from {at}");
+    }
     let of = |group, ids| PartitionState::restore(group, ids, LIMITS, &bytes).map(|_| ());
     let other = Err(SnapshotError::Contradiction);
     assert_eq!(of(GroupId::partition(Op(6), 0), IDS), other);
