@@ -90,7 +90,7 @@ pub(crate) const TABLE: [Mutant; 36] = [
 
 /// Bugs of our own: each was in the product for some hours, until a test or a seed found it.
 #[rustfmt::skip]
-pub(crate) const OWN: [Mutant; 15] = [
+pub(crate) const OWN: [Mutant; 18] = [
     bug(37, 'S', 500, "succession", "log_view stored before the log that belongs to it is durable"),
     bug(38, 'S', 1_000, "succession", "a log in doubt wins over a trusted quorum"),
     bug(39, 'S', 1_000, "succession", "a new primary repairs its log from any voter"),
@@ -102,6 +102,9 @@ pub(crate) const OWN: [Mutant; 15] = [
     bug(45, 'S', 500, "swarm", "rights on a deleted stream are left to the next with its number"),
     bug(46, 'S', 500, "swarm", "a personal access token opens after its end"),
     bug(47, 'S', 500, "swarm", "a password verified against an old one replaces the new one"),
+    bug(48, 'S', 500, "swarm", "a partition that was polled and not committed moves at once"),
+    bug(49, 'S', 500, "swarm", "a member that leaves keeps its partitions"),
+    bug(50, 'S', 500, "swarm", "a partition on its way goes to whoever takes the slot of its heir"),
     bug(54, 'S', 100, "swarm", "every encrypted body has the same salt"),
     bug(51, 'S', 500, "swarm", "a trim passes the slowest consumer"),
     bug(52, 'S', 500, "swarm", "a purge that has been is done again after a change of primaries"),
