@@ -145,7 +145,8 @@ impl Linear {
     }
 
     /// An op for `target` was committed in `group`.
-    fn on_target(&mut self, time: u64, group: GroupId, target: Target) -> Verdict {
+    /// A group belongs to this target.
+    pub(crate) fn on_target(&mut self, time: u64, group: GroupId, target: Target) -> Verdict {
         let known = *self.target_of.entry(group).or_insert(target);
         self.groups_of.entry(target).or_default().insert(group);
         ensure(known == target, CHECK, time, || {

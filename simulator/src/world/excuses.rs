@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use base::GroupId;
 use platform::Fatal;
 use server::Observation;
+use wire::replica::PrepareHeader;
 
 use super::{Phase, World};
 use crate::{disk::Crash, workload::Call};
@@ -53,12 +54,31 @@ impl World {
                 self.excuses.groups.insert(*group);
                 true
             }
+            Observation::Committed { group, prepare, .. } if self.excuses.covers(*group) => {
+                self.note_target(*group, prepare);
+                true
+            }
             Observation::Recovered { group, .. }
             | Observation::Restored { group, .. }
-            | Observation::Committed { group, .. }
             | Observation::Acknowledged { group, .. }
             | Observation::Truncated { group, .. } => self.excuses.covers(*group),
             _ => false,
+        }
+    }
+
+    /// What a group commits after it has told of a loss is not checked; but whose it is, is known
+    /// from then on, and calls to it are excused.
+    fn note_target(&mut self, group: GroupId, prepare: &[u8]) {
+        let Ok(header) = PrepareHeader::decode(prepare) else {
+            return;
+        };
+        let made = self.workload.made.get(&(header.client, header.request));
+        if let Some(target) = made.and_then(|made| made.call.target()) {
+            // Where the metadata is lost, a number may come again.
+            self.checkers
+                .linear
+                .on_target(self.time, group, target)
+                .ok();
         }
     }
 

@@ -377,6 +377,9 @@ impl Hosted {
         }
         self.keeping.serves_made += 1;
         let id = self.keeping.serves_made;
+        // One that the log has been trimmed beyond leads to no log: the newest does.
+        let trimmed = op < self.journal.base().0;
+        let (op, offset) = if trimmed { (Op(0), 0) } else { (op, offset) };
         let limits = &core.config.limits;
         let frame_max = limits.frame_size_max.saturating_sub(HEADER_SIZE);
         let chunk = ReadChunk {

@@ -93,6 +93,11 @@ impl Hosted {
         bytes: &Bytes,
         core: &mut Core,
     ) {
+        if mark.base > mark.op {
+            // Its source has trimmed its log beyond it meanwhile: there would be ops between the
+            // state and the log that neither has.
+            return;
+        }
         if self.is_ahead_of(&mark) {
             return self.rewind((mark.base, mark.base_identity), core);
         }
