@@ -179,6 +179,12 @@ impl Disk {
             .collect()
     }
 
+    /// Whether anything but reads is in flight: a scrubber always reads.
+    pub(crate) fn is_changing(&self) -> bool {
+        let reads = |it: &InFlight| matches!(it.request, DiskRequest::Read { .. });
+        self.in_flight.iter().flatten().any(|it| !reads(it))
+    }
+
     /// How many.
     pub(crate) fn requests(&self) -> usize {
         self.in_flight.len() - self.free.len()

@@ -137,7 +137,7 @@ impl World {
     /// Which disk has not done yet what it was asked for.
     fn disks_work(&self) -> Option<String> {
         let mut nodes = self.nodes.iter();
-        let busy = nodes.position(|node| node.disk.requests() > 0)?;
+        let busy = nodes.position(|node| node.disk.is_changing())?;
         Some(format!("the disk of node {busy} is busy"))
     }
 
