@@ -105,10 +105,10 @@ pub(crate) const OWN: [Mutant; 18] = [
     bug(48, 'S', 500, "swarm", "a partition that was polled and not committed moves at once"),
     bug(49, 'S', 500, "swarm", "a member that leaves keeps its partitions"),
     bug(50, 'S', 500, "swarm", "a partition on its way goes to whoever takes the slot of its heir"),
-    bug(54, 'S', 100, "swarm", "every encrypted body has the same salt"),
     bug(51, 'S', 500, "swarm", "a trim passes the slowest consumer"),
     bug(52, 'S', 500, "swarm", "a purge that has been is done again after a change of primaries"),
     bug(53, 'R', 1_000, "solo", "files of a trimmed log go before a checkpoint covers it"),
+    bug(54, 'S', 100, "swarm", "every encrypted body has the same salt"),
 ];
 
 /// Those that die within some ten seconds of a processor: CI hunts them on every run.
