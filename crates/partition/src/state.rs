@@ -531,20 +531,24 @@ impl PartitionState {
         Reply { op, result }
     }
 
-    /// Body of the StoreConsumerOffset that a server prepares by itself (client 0) when a poll
-    /// with auto-commit has been served: such a store raises an offset and never lowers it.
-    #[must_use]
-    pub fn auto_commit_body(&self, consumer: ConsumerKey, offset: Offset) -> Vec<u8> {
-        let id = Identifier::Numeric(consumer.id);
-        let target = OffsetTarget {
+    /// The stored offset of a consumer, as requests name it.
+    const fn offset_target(&self, consumer: ConsumerKey) -> OffsetTarget<'static> {
+        OffsetTarget {
             consumer: Consumer {
                 kind: consumer.kind,
-                id,
+                id: Identifier::Numeric(consumer.id),
             },
             stream: Identifier::Numeric(self.ids.stream),
             topic: Identifier::Numeric(self.ids.topic),
             partition: OptionalPartition(Some(self.ids.partition)),
-        };
+        }
+    }
+
+    /// Body of the StoreConsumerOffset that a server prepares by itself (client 0) when a poll
+    /// with auto-commit has been served: such a store raises an offset and never lowers it.
+    #[must_use]
+    pub fn auto_commit_body(&self, consumer: ConsumerKey, offset: Offset) -> Vec<u8> {
+        let target = self.offset_target(consumer);
         StoreConsumerOffset {
             target,
             offset: offset.0,
@@ -557,16 +561,7 @@ impl PartitionState {
     /// consumer is gone.
     #[must_use]
     pub fn forget_body(&self, consumer: ConsumerKey) -> Vec<u8> {
-        let id = Identifier::Numeric(consumer.id);
-        let target = OffsetTarget {
-            consumer: Consumer {
-                kind: consumer.kind,
-                id,
-            },
-            stream: Identifier::Numeric(self.ids.stream),
-            topic: Identifier::Numeric(self.ids.topic),
-            partition: OptionalPartition(Some(self.ids.partition)),
-        };
+        let target = self.offset_target(consumer);
         let ack = AckLevel::Quorum;
         DeleteConsumerOffset { target, ack }.encode()
     }

@@ -31,6 +31,12 @@ impl Drawer {
         u64::try_from(self.shape.timing.suspect.as_micros()).expect("seconds")
     }
 
+    /// The mask of so many nodes in a row, round the end.
+    fn row(&self, from: u8, count: u8) -> u64 {
+        let node = |step: u8| (from + step) % self.shape.replicas;
+        (0..count).fold(0, |mask, step| mask | 1 << node(step))
+    }
+
     /// One node after the other is cut off, the next at once when the last comes back: whoever is
     /// primary is left behind with what only it has, and returns to a view that has moved on.
     fn rotation(&mut self, mut at: u64) {
@@ -65,10 +71,8 @@ impl Drawer {
         let minority = (replicas - 1) / 2;
         let all = (1u64 << replicas) - 1;
         let first = self.node();
-        let nodes = |from: u8, count: u8| {
-            (from..from + count).fold(0, |mask, node| mask | 1 << ((first + node) % replicas))
-        };
-        let (behind, dead) = (nodes(0, minority), nodes(minority + 1, minority));
+        let behind = self.row(first, minority);
+        let dead = self.row(first + minority + 1, minority);
         let heir = (first + minority) % replicas;
         self.cut_both(at, behind, all & !behind);
         let crash = if self.prng.chance(1, 2) {
@@ -153,10 +157,7 @@ impl Drawer {
         let minority = (replicas - 1) / 2;
         let all = (1u64 << replicas) - 1;
         let first = self.node();
-        let nodes = |from: u8, count: u8| {
-            (from..from + count).fold(0, |mask, node| mask | 1 << ((first + node) % replicas))
-        };
-        let behind = nodes(0, minority);
+        let behind = self.row(first, minority);
         let heir = (first + minority) % replicas;
         self.cut_both(at, behind, all & !behind);
         let died = at + self.prng.between(SECOND / 5, 3 * SECOND / 2);

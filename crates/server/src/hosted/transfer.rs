@@ -181,19 +181,19 @@ impl Hosted {
     /// A peer no longer has the ops that are damaged here, and this replica's own newest
     /// checkpoint covers them: they need no repair, they may go, as they went there.
     fn drop_what_nobody_repairs(&mut self, mark: &CheckpointMark, core: &mut Core) {
-        let covered = self.keeping.newest_op().min(mark.base);
-        let gaps = self.journal.gaps();
-        let Some(lowest) = gaps.first().filter(|gap| gap.to <= covered) else {
-            return;
-        };
         if self.partition.is_some() || self.group().is_none() {
             return;
         }
+        let newest = self.keeping.newest_op();
+        let gaps = self.journal.gaps();
+        let covered = |gap: &&storage::Gap| gap.to <= newest.min(mark.base);
+        let Some(lowest) = gaps.first().filter(covered) else {
+            return;
+        };
         base::sometimes!("server: damage that no peer can repair is behind the checkpoint");
         let (id, from, to) = (self.id, lowest.from, lowest.to);
         let line = alloc::format!("group {id}: ops {from} to {to} go, a checkpoint covers them");
         core.log(Level::Info, line);
-        let newest = self.keeping.newest_op();
         self.journal
             .drop_before(newest, &mut core.files, &mut core.out);
     }

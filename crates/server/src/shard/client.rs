@@ -105,38 +105,6 @@ impl Shard {
         {
             return self.deny(connection, &header, error.code());
         }
-        let supported = matches!(
-            header.operation,
-            Operation::Logout
-                | Operation::CreateStream
-                | Operation::UpdateStream
-                | Operation::DeleteStream
-                | Operation::CreateTopic
-                | Operation::UpdateTopic
-                | Operation::DeleteTopic
-                | Operation::PurgeStream
-                | Operation::PurgeTopic
-                | Operation::DeleteSegments
-                | Operation::CreatePartitions
-                | Operation::DeletePartitions
-                | Operation::CreateUser
-                | Operation::UpdateUser
-                | Operation::DeleteUser
-                | Operation::ChangePassword
-                | Operation::UpdatePermissions
-                | Operation::CreatePersonalAccessToken
-                | Operation::DeletePersonalAccessToken
-                | Operation::CreateConsumerGroup
-                | Operation::DeleteConsumerGroup
-                | Operation::JoinConsumerGroup
-                | Operation::LeaveConsumerGroup
-                | Operation::SendMessages
-                | Operation::StoreConsumerOffset
-                | Operation::DeleteConsumerOffset
-        );
-        if !supported {
-            return self.deny(connection, &header, ErrorCode::FEATURE_UNAVAILABLE);
-        }
         let makes_token = header.operation == Operation::CreatePersonalAccessToken;
         if !makes_token && let Some(connection) = self.connections.get_mut(connection) {
             connection.minted = None;
