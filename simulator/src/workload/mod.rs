@@ -5,10 +5,13 @@
 //! streams and topics and payloads of messages are never used twice, so that whatever comes back
 //! says where it came from.
 
+mod call;
 mod consumer_offsets;
 mod given;
+mod last;
 mod poll;
 mod produce;
+mod refused;
 mod segments;
 mod streams;
 mod system;
@@ -19,7 +22,7 @@ use std::collections::BTreeMap;
 
 use base::{ClientId, Domain, Prng};
 use client::{ClientError, Completion, Reply, RequestFrame};
-use wire::{ErrorCode, Identifier, Name, PollingStrategy};
+use wire::{Identifier, Name};
 
 use crate::{
     check::{
@@ -30,143 +33,12 @@ use crate::{
     profile::{Classes, Durability, Shape},
 };
 
+pub(crate) use call::{Call, Made};
 pub(crate) use given::Order;
+pub(crate) use last::FinalCall;
 pub(crate) use produce::payload_target;
 
 const CHECK: &str = "answers";
-
-/// A call, with what is needed to judge its answer.
-#[derive(Clone, Debug)]
-pub(crate) enum Call {
-    CreateStream {
-        stream: u64,
-    },
-    DeleteStream {
-        stream: u64,
-    },
-    GetStream {
-        stream: u64,
-    },
-    GetStreams,
-    CreateTopic {
-        topic: u64,
-        /// Its oldest segments may go.
-        trims: bool,
-    },
-    DeleteTopic {
-        topic: u64,
-    },
-    CreatePartitions {
-        topic: u64,
-        count: u32,
-    },
-    DeletePartitions {
-        topic: u64,
-        count: u32,
-    },
-    GetTopic {
-        topic: u64,
-    },
-    Send {
-        target: Target,
-        payloads: Vec<u64>,
-    },
-    Poll {
-        target: Target,
-        strategy: PollingStrategy,
-        count: u32,
-        consumer: u32,
-        /// It stores what it reads as the consumer's offset.
-        commits: bool,
-    },
-    StoreOffset {
-        target: Target,
-        consumer: u32,
-        offset: u64,
-    },
-    DeleteOffset {
-        target: Target,
-        consumer: u32,
-    },
-    GetOffset {
-        target: Target,
-        consumer: u32,
-    },
-    DeleteSegments {
-        target: Target,
-    },
-    PurgeTopic {
-        topic: u64,
-    },
-    CreateUser {
-        user: u64,
-    },
-    DeleteUser {
-        user: u64,
-    },
-    GetUser {
-        user: u64,
-    },
-    GetUsers,
-    /// Passwords are numbers here.
-    ChangePassword {
-        user: u64,
-        current: u64,
-        new: u64,
-    },
-    CreateToken {
-        token: u64,
-    },
-    GetTokens,
-    Ping,
-    Metadata,
-}
-
-impl Call {
-    const fn is_write(&self) -> bool {
-        !matches!(
-            self,
-            Self::GetStream { .. }
-                | Self::GetStreams
-                | Self::GetTopic { .. }
-                | Self::Poll { .. }
-                | Self::GetOffset { .. }
-                | Self::GetUser { .. }
-                | Self::GetUsers
-                | Self::GetTokens
-                | Self::Ping
-                | Self::Metadata
-        )
-    }
-
-    /// The partition it writes to.
-    pub(crate) const fn target(&self) -> Option<Target> {
-        match self {
-            Self::Send { target, .. }
-            | Self::StoreOffset { target, .. }
-            | Self::DeleteOffset { target, .. }
-            | Self::DeleteSegments { target, .. } => Some(*target),
-            _ => None,
-        }
-    }
-}
-
-impl Call {
-    /// The partition it is about.
-    pub(crate) const fn partition(&self) -> Option<Target> {
-        match self {
-            Self::Poll { target, .. } | Self::GetOffset { target, .. } => Some(*target),
-            _ => self.target(),
-        }
-    }
-}
-
-/// A call that was made.
-#[derive(Clone, Debug)]
-pub(crate) struct Made {
-    pub(crate) call: Call,
-    pub(crate) window: Window,
-}
 
 /// What clients know of a stream.
 #[derive(Clone, Debug)]
@@ -393,48 +265,6 @@ impl Workload {
             }
         }
     }
-
-    /// Calls that must succeed once all faults are over: a write to every partition that surely
-    /// exists, and one to the metadata.
-    pub(crate) fn final_calls(&mut self) -> Vec<FinalCall> {
-        let live = self
-            .topics
-            .iter()
-            .filter(|(_, topic)| self.surely_live(topic));
-        let targets = live.flat_map(|(&topic, known)| {
-            (0..known.partitions).map(move |partition| Target { topic, partition })
-        });
-        let mut calls: Vec<_> = targets.map(FinalCall::Send).collect();
-        calls.push(FinalCall::CreateStream);
-        calls
-    }
-
-    fn surely_live(&self, topic: &Topic) -> bool {
-        let stream = &self.streams[&topic.stream];
-        topic.live && topic.doubts == 0 && stream.live && stream.doubts == 0
-    }
-
-    /// Makes one of the final calls.
-    pub(crate) fn finally(&mut self, time: u64, client: usize, call: FinalCall) -> RequestFrame {
-        let mut sampler = Sampler {
-            workload: self,
-            client,
-            time,
-        };
-        let (call, frame) = match call {
-            FinalCall::CreateStream => sampler.create_stream(),
-            FinalCall::Send(target) => sampler.send(target),
-        };
-        self.begin(time, client, call);
-        frame
-    }
-}
-
-/// A call of the last phase.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum FinalCall {
-    CreateStream,
-    Send(Target),
 }
 
 impl Sampler<'_> {
@@ -519,115 +349,6 @@ impl Sampler<'_> {
     fn answered(&mut self, answer: Answer<'_>) {
         let history = &mut self.workload.history;
         history.on_answer(self.time, self.client, answer);
-    }
-
-    /// A refusal is an answer too: only some codes may be given to a well-formed request. True if
-    /// it says that the call has been done before.
-    fn refused(&mut self, call: &Call, error: ClientError) -> Result<bool, Failure> {
-        self.answered(if error.maybe_applied() {
-            Answer::Unknown
-        } else {
-            let code = ErrorCode::CONSUMER_OFFSET_NOT_FOUND;
-            let nothing_stored = matches!(error, ClientError::Refused { code: c, .. } if c == code);
-            Answer::Refused { nothing_stored }
-        });
-        let code = match error {
-            ClientError::Refused { code, .. } => code,
-            ClientError::AlreadyApplied | ClientError::Timeout { .. } => {
-                self.workload.unknown += 1;
-                return Ok(false);
-            }
-            ClientError::Stopped { reason, .. } => {
-                let client = self.client;
-                self.fail(format!("client {client} was stopped: {reason}"))?;
-                return Ok(false);
-            }
-        };
-        self.workload.refused += 1;
-        if !error.maybe_applied() {
-            self.settle_doubt(call);
-        }
-        const NOT_FOUND: [ErrorCode; 6] = [
-            ErrorCode::RESOURCE_NOT_FOUND,
-            ErrorCode::STREAM_ID_NOT_FOUND,
-            ErrorCode::STREAM_NAME_NOT_FOUND,
-            ErrorCode::TOPIC_ID_NOT_FOUND,
-            ErrorCode::TOPIC_NAME_NOT_FOUND,
-            ErrorCode::PARTITION_NOT_FOUND,
-        ];
-        let names_something = !matches!(
-            call,
-            Call::CreateStream { .. }
-                | Call::GetStreams
-                | Call::CreateUser { .. }
-                | Call::GetUsers
-                | Call::CreateToken { .. }
-                | Call::GetTokens
-                | Call::Ping
-                | Call::Metadata
-        );
-        let may_be_gone = NOT_FOUND.contains(&code) && names_something;
-        let no_offset = code == ErrorCode::CONSUMER_OFFSET_NOT_FOUND
-            && matches!(call, Call::DeleteOffset { .. } | Call::GetOffset { .. });
-        let beyond = code == ErrorCode::INVALID_OFFSET && matches!(call, Call::StoreOffset { .. });
-        let too_few = [
-            ErrorCode::TOO_MANY_PARTITIONS,
-            ErrorCode::INVALID_PARTITIONS_COUNT,
-        ]
-        .contains(&code)
-            && matches!(
-                call,
-                Call::DeletePartitions { .. } | Call::CreatePartitions { .. }
-            );
-        // An earlier attempt, in a session that was lost to another client, has done it.
-        let did_it = self.workload.sessions_end
-            && error.maybe_applied()
-            && [
-                ErrorCode::STREAM_NAME_ALREADY_EXISTS,
-                ErrorCode::TOPIC_NAME_ALREADY_EXISTS,
-                ErrorCode::USER_ALREADY_EXISTS,
-                ErrorCode::PERSONAL_ACCESS_TOKEN_ALREADY_EXISTS,
-            ]
-            .contains(&code)
-            && matches!(
-                call,
-                Call::CreateStream { .. }
-                    | Call::CreateTopic { .. }
-                    | Call::CreateUser { .. }
-                    | Call::CreateToken { .. }
-            );
-        // Somebody else has changed it since, or an earlier attempt has.
-        let changed =
-            code == ErrorCode::INVALID_CREDENTIALS && matches!(call, Call::ChangePassword { .. });
-        base::sometimes!(did_it, "fault: a session is lost between two attempts");
-        let disk = self.is_disk_to_blame(call, code);
-        if !(may_be_gone || no_offset || beyond || too_few || did_it || changed || disk) {
-            let client = self.client;
-            self.fail(format!("client {client} was refused {call:?} with {code}"))?;
-        }
-        Ok(did_it)
-    }
-
-    /// A full disk takes no writes; a damaged one does not show what it holds, rather than to
-    /// show that there is nothing.
-    fn is_disk_to_blame(&self, call: &Call, code: ErrorCode) -> bool {
-        let full = [
-            ErrorCode::CANNOT_APPEND_MESSAGE,
-            ErrorCode::CANNOT_WRITE_TO_FILE,
-        ];
-        let classes = self.workload.classes;
-        if call.is_write()
-            || matches!(call, Call::Poll { commits: true, .. }) && full.contains(&code)
-        {
-            let refused = classes.disk_full && full.contains(&code);
-            base::sometimes!(refused, "fault: a write is refused for want of space");
-            return refused;
-        }
-        let unreadable = (classes.damage || classes.disk_errors)
-            && code == ErrorCode::CANNOT_READ_MESSAGE
-            && matches!(call, Call::Poll { .. });
-        base::sometimes!(unreadable, "fault: a poll is refused for what is damaged");
-        unreadable
     }
 
     /// Somebody asks for a change of what others count on.
