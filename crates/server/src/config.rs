@@ -174,7 +174,8 @@ pub struct Timing {
     pub flush: Duration,
     /// Between two pieces of sealed data that are read to find damage; zero to leave it alone.
     pub scrub: Duration,
-    /// Between two looks for segments that are too old to be retained; zero not to look.
+    /// Between two looks for segments that are too old to be retained; zero to retain everything,
+    /// whatever topics say.
     pub retention: Duration,
     /// The age below which no message goes that a consumer has not read, whatever the topic says.
     pub patience: Duration,

@@ -50,7 +50,8 @@ impl Trimming {
 
 /// What a topic lets one of its partitions retain.
 fn retention_of(info: &PartitionInfo, core: &Core) -> Retention {
-    let bound = |value: u64| (value != UNLIMITED).then_some(value);
+    let cleans = !core.config.timing.retention.is_zero();
+    let bound = |value: u64| (cleans && value != UNLIMITED).then_some(value);
     let options = &info.options;
     let share = |size: u64| {
         let share = size / u64::from(info.partitions_count.max(1));

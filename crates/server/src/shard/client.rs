@@ -196,6 +196,11 @@ impl Shard {
             drop(request);
             return self.refuse(connection, header, frame, (code, bound.user, knowledge));
         }
+        if reads_metadata(&request) && !self.knows(knowledge) {
+            drop(request);
+            let ask = self.ask(connection, header, frame, bound.user);
+            return self.refresh(ask);
+        }
         match request {
             Request::GetClusterMetadata => {
                 let body = self.cluster_metadata();
@@ -249,16 +254,7 @@ impl Shard {
                 let ask = self.ask(connection, header, frame, bound.user);
                 self.route(ask);
             }
-            Request::GetStream(_)
-            | Request::GetStreams
-            | Request::GetTopic(_)
-            | Request::GetTopics(_)
-            | Request::GetUser(_)
-            | Request::GetUsers
-            | Request::GetPersonalAccessTokens
-            | Request::GetConsumerGroup(_)
-            | Request::GetConsumerGroups(_)
-            | Request::SyncConsumerGroup(_) => {
+            request if reads_metadata(&request) => {
                 drop(request);
                 let ask = self.ask(connection, header, frame, bound.user);
                 self.on_metadata_read(ask);
@@ -353,4 +349,23 @@ impl Shard {
 /// Whether a request belongs to the session its connection is bound to.
 fn fits(bound: &Bound, header: &RequestHeader) -> bool {
     bound.session == header.session && bound.client == header.client
+}
+
+/// Whether a request reads what the log of the metadata says, and so must not be answered by a
+/// copy that is behind.
+const fn reads_metadata(request: &Request<'_>) -> bool {
+    matches!(
+        request,
+        Request::GetStats
+            | Request::GetStream(_)
+            | Request::GetStreams
+            | Request::GetTopic(_)
+            | Request::GetTopics(_)
+            | Request::GetUser(_)
+            | Request::GetUsers
+            | Request::GetPersonalAccessTokens
+            | Request::GetConsumerGroup(_)
+            | Request::GetConsumerGroups(_)
+            | Request::SyncConsumerGroup(_)
+    )
 }

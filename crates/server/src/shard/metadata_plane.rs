@@ -50,7 +50,6 @@ impl Shard {
             Plane::NonReplicated if ask.header.code == Code::Ping.number() => {
                 self.on_refresh_ask(&ask);
             }
-            Plane::NonReplicated if self.is_metadata_read(&ask) => self.on_metadata_read(ask),
             Plane::NonReplicated if ask.header.code == PROPOSE => self.propose_own(ask),
             Plane::NonReplicated => self.route(ask),
             Plane::Session => self.propose_metadata(ask),

@@ -1,5 +1,6 @@
-//! Reads of the metadata and of the server itself: names from this shard's own copy, sizes,
-//! counts and clients from the shards that hold them.
+//! Reads of the metadata and of the server itself: names from this shard's own copy, once that is
+//! as new as the primary's was when the read came (ADR 10); sizes, counts and clients from the
+//! shards that hold them.
 
 use ::core::cell::RefCell;
 use alloc::{collections::BTreeSet, vec::Vec};
@@ -39,39 +40,18 @@ impl Question {
 }
 
 impl Shard {
-    /// Whether a request reads metadata.
-    pub(super) fn is_metadata_read(&self, ask: &Ask) -> bool {
-        matches!(
-            Request::decode(ask.header.operation, ask.header.code, ask.body()),
-            Ok(Request::GetStream(_)
-                | Request::GetStreams
-                | Request::GetTopic(_)
-                | Request::GetTopics(_)
-                | Request::GetUser(_)
-                | Request::GetUsers
-                | Request::GetPersonalAccessTokens
-                | Request::GetConsumerGroup(_)
-                | Request::GetConsumerGroups(_)
-                | Request::SyncConsumerGroup(_))
-        )
-    }
-
-    /// Answers a read of the metadata. Only the primary may say that something does not exist.
-    pub(super) fn on_metadata_read(&mut self, mut ask: Ask) {
+    /// Answers a read of the metadata, which is as new here as it was at the primary when the read
+    /// came.
+    pub(super) fn on_metadata_read(&mut self, ask: Ask) {
         let wanted = RefCell::new(BTreeSet::new());
         let body = self.read_body(&ask, &|group| {
             wanted.borrow_mut().insert(group);
             EMPTY_PARTITION
         });
-        let body = match body {
-            Ok(body) => body,
-            Err(code) => return self.core.answers.push(ask.refuse(code)),
-        };
-        if body.is_empty() && !self.serves_metadata() {
-            ask.group = GroupId::METADATA;
-            return self.ask_group(ask);
+        match body {
+            Ok(_) => self.gather(ask, Question::Metadata, wanted.into_inner()),
+            Err(code) => self.core.answers.push(ask.refuse(code)),
         }
-        self.gather(ask, Question::Metadata, wanted.into_inner());
     }
 
     fn read_body(

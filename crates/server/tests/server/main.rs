@@ -15,6 +15,7 @@ mod connections;
 mod consumers;
 mod damage;
 mod encryption;
+mod freshness;
 mod groups;
 mod leases;
 mod lifecycle;

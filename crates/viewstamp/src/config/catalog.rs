@@ -229,9 +229,11 @@ pub(crate) const SETTINGS: &[(&str, Meaning)] = &[
     ("message_saver.enabled", Tunes),
     ("message_saver.enforce_fsync", Tunes),
     ("message_saver.interval", Used),
-    ("data_maintenance.messages.cleaner_enabled", OFF),
+    ("data_maintenance.messages.cleaner_enabled", Used),
     ("data_maintenance.messages.archiver_enabled", OFF),
-    ("data_maintenance.messages.interval", Tunes),
+    ("data_maintenance.messages.interval", Used),
+    ("data_maintenance.messages.patience_factor", Used),
+    ("data_maintenance.messages.patience", Used),
     ("data_maintenance.archiver.enabled", OFF),
     ("data_maintenance.state.archiver_enabled", OFF),
     ("data_maintenance.state.overwrite", Tunes),
@@ -275,8 +277,9 @@ const OTHER_NAMES: [&str; 7] = [
     "IGGY_CI_BUILD",
     "IGGY_WEB_UI",
 ];
-const OTHER_PREFIXES: [&str; 6] = [
+const OTHER_PREFIXES: [&str; 7] = [
     "IGGY_TEST_",
+    "IGGY_SHARD_RUNTIME_",
     "IGGY_CLI_",
     "IGGY_BENCH_",
     "IGGY_MCP_",

@@ -289,6 +289,10 @@ fn limits(settings: &mut Settings) -> Limits {
     if let Some(size) = settings.parse("system.segment.size", segment) {
         limits.segment_size = size;
     }
+    let factor = |text: &str| bounded(text, 0..=1_000_000);
+    if let Some(factor) = settings.parse("data_maintenance.messages.patience_factor", factor) {
+        limits.patience_factor = factor;
+    }
     limits
 }
 
@@ -329,6 +333,8 @@ fn timing(settings: &mut Settings) -> Timing {
         &mut timing.rebalancing,
     );
     set("heartbeat.interval", &mut timing.client_heartbeat);
+    set("data_maintenance.messages.interval", &mut timing.retention);
+    set("data_maintenance.messages.patience", &mut timing.patience);
     let scrub = |text: &str| match value::duration(text)? {
         Duration::ZERO => Ok(Duration::ZERO),
         _ => on_grid(text),
@@ -338,6 +344,10 @@ fn timing(settings: &mut Settings) -> Timing {
     }
     if settings.parse("heartbeat.enabled", value::boolean) == Some(false) {
         timing.client_heartbeat = Duration::ZERO;
+    }
+    let cleaner = "data_maintenance.messages.cleaner_enabled";
+    if settings.parse(cleaner, value::boolean) == Some(false) {
+        timing.retention = Duration::ZERO;
     }
     let mut four_times = |name: &str, long: Duration, other: &str, short: Duration| {
         if long < short * 4 {

@@ -341,6 +341,51 @@ fn consumer_groups_have_their_times() {
 }
 
 #[test]
+fn retention_has_its_interval_and_its_patience() {
+    let timing = |variables: &[_]| environment(variables).unwrap().config.timing;
+    assert_eq!(timing(&[]).retention, Duration::from_secs(60));
+    let often = [
+        ("IGGY_DATA_MAINTENANCE_MESSAGES_CLEANER_ENABLED", "true"),
+        ("IGGY_DATA_MAINTENANCE_MESSAGES_INTERVAL", "100ms"),
+        ("IGGY_DATA_MAINTENANCE_MESSAGES_PATIENCE", "2 h"),
+    ];
+    assert_eq!(timing(&often).retention, Duration::from_millis(100));
+    assert_eq!(timing(&often).patience, Duration::from_secs(7200));
+    let never = [("IGGY_DATA_MAINTENANCE_MESSAGES_CLEANER_ENABLED", "false")];
+    assert_eq!(timing(&never).retention, Duration::ZERO);
+    for (text, factor) in [("0", 0), ("1000000", 1_000_000)] {
+        let variables = [("IGGY_DATA_MAINTENANCE_MESSAGES_PATIENCE_FACTOR", text)];
+        let limits = environment(&variables).unwrap().config.limits;
+        assert_eq!(limits.patience_factor, factor);
+    }
+    let beyond = [("IGGY_DATA_MAINTENANCE_MESSAGES_PATIENCE_FACTOR", "1000001")];
+    assert!(problem(environment(&beyond)).contains("PATIENCE_FACTOR"));
+}
+
+#[test]
+fn the_names_that_test_suites_of_the_protocol_set_pass() {
+    let given = [
+        ("IGGY_PATH", "/tmp/x"),
+        ("IGGY_ROOT_USERNAME", "iggy"),
+        ("IGGY_ROOT_PASSWORD", "iggy"),
+        ("IGGY_TCP_ADDRESS", "127.0.0.1:0"),
+        ("IGGY_HTTP_ADDRESS", "127.0.0.1:0"),
+        ("IGGY_QUIC_ADDRESS", "127.0.0.1:0"),
+        ("IGGY_WEBSOCKET_ADDRESS", "127.0.0.1:0"),
+        ("IGGY_SHARDING_CPU_ALLOCATION", "0..4"),
+        ("IGGY_SHARDING_PIN_CORES", "false"),
+        ("IGGY_SHARD_RUNTIME_CAPACITY", "256"),
+        ("IGGY_HEARTBEAT_ENABLED", "true"),
+        ("IGGY_HEARTBEAT_INTERVAL", "2s"),
+        ("IGGY_DATA_MAINTENANCE_MESSAGES_CLEANER_ENABLED", "true"),
+        ("IGGY_DATA_MAINTENANCE_MESSAGES_INTERVAL", "100ms"),
+        ("IGGY_TEST_VERBOSE", "1"),
+        ("IGGY_TEST_CLUSTER_NODES", "3"),
+    ];
+    environment(&given).unwrap();
+}
+
+#[test]
 fn the_scrubber_is_slowed_down_or_switched_off() {
     for (given, expected) in [("250ms", 250), ("19ms", 10), ("0", 0)] {
         let given = [("IGGY_PARTITION_SCRUB_INTERVAL", given)];
