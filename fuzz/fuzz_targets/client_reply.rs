@@ -6,7 +6,7 @@
 use base::Bytes;
 use client::{Polled, Reply};
 use libfuzzer_sys::fuzz_target;
-use wire::{HEADER_SIZE, ReplyHeader, header};
+use wire::{ErrorCode, HEADER_SIZE, ReplyHeader, header};
 
 fn check(frame: &[u8]) {
     let Some(reply) = Reply::read(Bytes::copy_of(frame)) else {
@@ -32,6 +32,7 @@ fuzz_target!(|data: &[u8]| {
     check(data);
     // A header that lies about its size hides the rest: once more with the right one.
     if let Ok(decoded) = ReplyHeader::decode(data)
+        && decoded.status == ErrorCode::OK
         && let Some(body) = data.get(HEADER_SIZE..)
     {
         check(&header::reply(&decoded, body));
