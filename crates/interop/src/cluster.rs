@@ -1,12 +1,17 @@
 //! Three server processes, driven through `ci/cluster` as a person would.
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::Command,
 };
 
-use crate::process;
+use tokio::net::TcpListener;
+
+use crate::{Recorder, process};
+
+/// The doors have the ports of the nodes, at another address of this machine.
+const DOORS: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 /// One node, as `ci/cluster` prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +29,8 @@ pub struct Node {
 pub struct Cluster {
     directory: PathBuf,
     nodes: Vec<Node>,
+    /// Where clients are told to connect to, if not to the nodes.
+    advertised: Option<IpAddr>,
 }
 
 impl Cluster {
@@ -33,14 +40,46 @@ impl Cluster {
     /// If they do not serve.
     #[must_use]
     pub fn up(directory: &Path) -> Self {
-        let mut cluster = Self {
+        let mut cluster = Self::new(directory);
+        cluster.launch();
+        cluster
+    }
+
+    /// Starts three nodes whose clients are sent through doors of `recorder`, and returns the
+    /// addresses of these too.
+    ///
+    /// # Panics
+    /// If they do not serve.
+    pub async fn up_behind_doors(directory: &Path, recorder: &Recorder) -> (Self, Vec<SocketAddr>) {
+        let mut cluster = Self::new(directory);
+        cluster.advertised = Some(DOORS);
+        let cluster = tokio::task::spawn_blocking(move || {
+            cluster.launch();
+            cluster
+        });
+        let cluster = cluster.await.expect("the cluster is up");
+        let mut doors = Vec::new();
+        for node in &cluster.nodes {
+            let address = SocketAddr::new(DOORS, node.address.port());
+            let door = TcpListener::bind(address).await.expect("a free address");
+            recorder.open(door, node.address);
+            doors.push(address);
+        }
+        (cluster, doors)
+    }
+
+    fn new(directory: &Path) -> Self {
+        Self {
             directory: directory.into(),
             nodes: Vec::new(),
-        };
-        let output = cluster.run(&["up"], None);
-        cluster.nodes = output.lines().map(parse_node).collect();
-        assert_eq!(cluster.nodes.len(), 3, "three nodes are up: {output}");
-        cluster
+            advertised: None,
+        }
+    }
+
+    fn launch(&mut self) {
+        let output = self.run(&["up"], None);
+        self.nodes = output.lines().map(parse_node).collect();
+        assert_eq!(self.nodes.len(), 3, "three nodes are up: {output}");
     }
 
     /// The nodes by replica id.
@@ -65,6 +104,9 @@ impl Cluster {
         command.args(verb).arg(&self.directory);
         command.args(id.map(|id| id.to_string()));
         command.env("VIEWSTAMP_SERVER", process::server_binary());
+        if let Some(address) = self.advertised {
+            command.env("VIEWSTAMP_ADVERTISED", address.to_string());
+        }
         let output = command.output().expect("ci/cluster runs");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(

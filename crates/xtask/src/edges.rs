@@ -83,7 +83,7 @@ pub(crate) const CRATES: &[Crate] = &[
     std("bench", &["client", "wire", "base"],
         &["clap", "hdrhistogram", "indicatif", "serde_json", "tokio"]),
     std("xtask", &[], &["serde_json", "toml"]),
-    std("interop", &[], &["iggy", "tokio", "toml"]),
+    std("interop", &[], &["bytes", "futures-util", "iggy", "iggy_binary_protocol", "tokio", "toml"]),
     std("simulator", &["base", "wire", "platform", "consensus", "storage", "metadata",
         "partition", "transport", "server", "client"],
         &["argon2", "clap", "indicatif", "libc", "serde", "serde_json"]),
