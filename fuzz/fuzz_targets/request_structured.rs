@@ -191,6 +191,7 @@ const CONTENTS: [u8; 3] = [
     ArchiveContent::All as u8,
 ];
 
+// tidy: long — one arm a command.
 /// The request of a command; nothing for the two old logins, which have no body here.
 fn build<'a>(
     code: Code,
