@@ -4,6 +4,7 @@
 //! install the program and call this. Each suite compares its record of exercised commands with
 //! `records/`.
 
+mod cli;
 mod python;
 
 use std::{env, path::PathBuf, process::ExitCode};
@@ -16,6 +17,7 @@ async fn main() -> ExitCode {
     };
     let program = PathBuf::from(program);
     match suite.as_str() {
+        "cli" => cli::run(&program).await,
         "python" => python::run(&program).await,
         _ => return usage(),
     }
