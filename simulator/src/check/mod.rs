@@ -9,6 +9,7 @@ pub(crate) mod clock;
 pub(crate) mod committed;
 pub(crate) mod digests;
 pub(crate) mod durability;
+pub(crate) mod groups;
 pub(crate) mod history;
 pub(crate) mod leaks;
 pub(crate) mod linear;

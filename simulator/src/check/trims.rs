@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 use base::{GroupId, Op};
 
+use crate::workload::is_group;
+
 /// One group since its last purge.
 #[derive(Debug, Default)]
 struct Trimmed {
@@ -47,6 +49,13 @@ impl Trims {
     pub(crate) fn on_delete(&mut self, group: GroupId, consumer: u32) {
         let trimmed = self.groups.entry(group).or_default();
         trimmed.stored.remove(&consumer);
+    }
+
+    /// Some consumer group is deleted: what it has stored holds nothing back.
+    pub(crate) fn on_group_deleted(&mut self) {
+        for trimmed in self.groups.values_mut() {
+            trimmed.stored.retain(|consumer, _| !is_group(*consumer));
+        }
     }
 
     pub(crate) fn on_trim(&mut self, group: GroupId, before: Op, past_consumers: bool) {

@@ -87,6 +87,27 @@ pub(crate) enum Call {
         token: u64,
     },
     GetTokens,
+    CreateGroup {
+        group: u64,
+    },
+    DeleteGroup {
+        group: u64,
+    },
+    JoinGroup {
+        group: u64,
+    },
+    LeaveGroup {
+        group: u64,
+    },
+    SyncGroup {
+        group: u64,
+    },
+    GetGroup {
+        group: u64,
+    },
+    GetGroups {
+        topic: u64,
+    },
     Ping,
     Metadata,
 }
@@ -104,6 +125,9 @@ impl Call {
                 | Self::GetUser { .. }
                 | Self::GetUsers
                 | Self::GetTokens
+                | Self::SyncGroup { .. }
+                | Self::GetGroup { .. }
+                | Self::GetGroups { .. }
                 | Self::Ping
                 | Self::Metadata
         )

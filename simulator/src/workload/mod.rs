@@ -8,6 +8,7 @@
 mod call;
 mod consumer_offsets;
 mod given;
+mod groups;
 mod last;
 mod poll;
 mod produce;
@@ -35,6 +36,7 @@ use crate::{
 
 pub(crate) use call::{Call, Made};
 pub(crate) use given::Order;
+pub(crate) use groups::{consumer_key, is_group};
 pub(crate) use last::FinalCall;
 pub(crate) use produce::payload_target;
 
@@ -77,6 +79,7 @@ pub(crate) struct Workload {
     streams: BTreeMap<u64, Stream>,
     topics: BTreeMap<u64, Topic>,
     users: users::Users,
+    groups: groups::Groups,
     names: u64,
     durability: Durability,
     segment_size: u64,
@@ -121,6 +124,7 @@ impl Workload {
             streams: BTreeMap::new(),
             topics: BTreeMap::new(),
             users: users::Users::default(),
+            groups: groups::Groups::default(),
             names: 0,
             durability: shape.durability,
             segment_size: shape.limits.segment_size,
@@ -211,6 +215,7 @@ impl Workload {
         let caller = &mut self.callers[client];
         caller.id = ClientId(caller.prng.next_u128() | 1);
         caller.numbers = 0;
+        self.groups.forget(client);
     }
 
     /// A call has come to its end. True if it has certainly been done.
@@ -277,9 +282,10 @@ impl Sampler<'_> {
             return self.sample_set_up();
         }
         match self.prng().below(100) {
-            0..55 => self.sample_send(),
-            55..75 => self.sample_poll(),
-            75..86 => self.sample_consumer_offset(),
+            0..48 => self.sample_send(),
+            48..63 => self.sample_poll(),
+            63..72 => self.sample_consumer_offset(),
+            72..86 => self.sample_group(),
             86..88 => self.sample_trim(),
             88..91 => self.sample_stream(),
             91..95 => self.sample_topic(),
@@ -321,13 +327,15 @@ impl Sampler<'_> {
                 consumer,
                 commits,
             } => {
-                let consumer = commits.then_some(*consumer);
-                self.judge_poll(
-                    (*target, *strategy, *count),
-                    (consumer, start),
-                    reply,
-                    linear,
-                )
+                let polled = poll::Polled {
+                    target: *target,
+                    strategy: *strategy,
+                    count: *count,
+                    consumer: *consumer,
+                    commits: *commits,
+                    start,
+                };
+                self.judge_poll(polled, reply, linear)
             }
             Call::StoreOffset { .. } | Call::DeleteOffset { .. } => Ok(()),
             Call::DeleteSegments { .. } | Call::PurgeTopic { .. } => self.judge_trim(call, reply),
@@ -341,6 +349,13 @@ impl Sampler<'_> {
             | Call::ChangePassword { .. }
             | Call::CreateToken { .. }
             | Call::GetTokens => self.judge_user(call, start, reply),
+            Call::CreateGroup { .. }
+            | Call::DeleteGroup { .. }
+            | Call::JoinGroup { .. }
+            | Call::LeaveGroup { .. }
+            | Call::SyncGroup { .. }
+            | Call::GetGroup { .. }
+            | Call::GetGroups { .. } => self.judge_group(call, reply),
             Call::Ping | Call::Metadata => self.judge_system(call, start, reply),
         }
     }

@@ -7,7 +7,7 @@ use wire::{
     batch, reply, request,
 };
 
-use super::{Call, Sampler, Verdict, named, payload_target};
+use super::{Call, Sampler, Verdict, groups::is_group, named, payload_target};
 use crate::check::{
     history::Answer,
     linear::{Linear, Message, Target},
@@ -19,6 +19,19 @@ pub(super) const fn single(key: u32) -> Consumer<'static> {
         kind: ConsumerKind::Single,
         id: Identifier::Numeric(key),
     }
+}
+
+/// A poll that was answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Polled {
+    pub(super) target: Target,
+    pub(super) strategy: PollingStrategy,
+    pub(super) count: u32,
+    pub(super) consumer: u32,
+    /// It stores what it has read as the consumer's offset.
+    pub(super) commits: bool,
+    /// When it was asked for.
+    pub(super) start: u64,
 }
 
 impl Sampler<'_> {
@@ -65,15 +78,30 @@ impl Sampler<'_> {
 
     pub(super) fn judge_poll(
         &mut self,
-        (target, strategy, count): (Target, PollingStrategy, u32),
-        (commits, start): (Option<u32>, u64),
+        polled: Polled,
         reply: &Reply,
         linear: &mut Linear,
     ) -> Verdict {
+        let Polled {
+            target,
+            strategy,
+            count,
+            consumer,
+            commits,
+            start,
+        } = polled;
         let mut reader = Reader::new(reply.payload());
         let Ok(head) = reply::PollHead::read(&mut reader) else {
             return self.fail("a poll was answered with something else".into());
         };
+        if is_group(consumer) && head.partition_id == reply::POLL_PARTITION_RESYNC {
+            // Nothing was read.
+            self.answered(Answer::Refused {
+                nothing_stored: false,
+            });
+            self.on_resync(target, consumer);
+            return Ok(());
+        }
         let mut messages = Vec::new();
         for batch in batch::split(reader.take_rest()) {
             let decoded = batch.and_then(batch::frames);
@@ -128,7 +156,10 @@ impl Sampler<'_> {
             head: head.current_offset,
             messages: &messages,
         });
-        if let (Some(consumer), Some(last)) = (commits, last) {
+        if is_group(consumer) {
+            self.on_served(target, consumer, last)?;
+        }
+        if let (true, Some(last)) = (commits, last) {
             linear.on_auto_commit(self.time, target, consumer, last)?;
         }
         linear.check_fresh(self.time, start, &messages)?;

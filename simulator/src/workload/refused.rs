@@ -3,25 +3,27 @@
 use client::ClientError;
 use wire::ErrorCode;
 
-use super::{Call, Sampler};
+use super::{Call, Sampler, groups::is_group};
 use crate::check::{Failure, history::Answer};
 
 /// Codes for what is not there.
-const NOT_FOUND: [ErrorCode; 6] = [
+const NOT_FOUND: [ErrorCode; 7] = [
     ErrorCode::RESOURCE_NOT_FOUND,
     ErrorCode::STREAM_ID_NOT_FOUND,
     ErrorCode::STREAM_NAME_NOT_FOUND,
     ErrorCode::TOPIC_ID_NOT_FOUND,
     ErrorCode::TOPIC_NAME_NOT_FOUND,
     ErrorCode::PARTITION_NOT_FOUND,
+    ErrorCode::CONSUMER_GROUP_ID_NOT_FOUND,
 ];
 
 /// Codes for what is there already.
-const EXISTS: [ErrorCode; 4] = [
+const EXISTS: [ErrorCode; 5] = [
     ErrorCode::STREAM_NAME_ALREADY_EXISTS,
     ErrorCode::TOPIC_NAME_ALREADY_EXISTS,
     ErrorCode::USER_ALREADY_EXISTS,
     ErrorCode::PERSONAL_ACCESS_TOKEN_ALREADY_EXISTS,
+    ErrorCode::CONSUMER_GROUP_NAME_ALREADY_EXISTS,
 ];
 
 /// Codes of a disk that takes no more.
@@ -56,6 +58,7 @@ impl Sampler<'_> {
         if !error.maybe_applied() {
             self.settle_doubt(call);
         }
+        self.on_group_refused(call);
         let did_it = self.is_done_before(call, code, error.maybe_applied());
         let allowed = did_it || is_answer(call, code) || self.is_disk_to_blame(call, code);
         if !allowed {
@@ -73,6 +76,7 @@ impl Sampler<'_> {
                 | Call::CreateTopic { .. }
                 | Call::CreateUser { .. }
                 | Call::CreateToken { .. }
+                | Call::CreateGroup { .. }
         );
         let done = self.workload.sessions_end && maybe_applied && EXISTS.contains(&code) && creates;
         base::sometimes!(done, "fault: a session is lost between two attempts");
@@ -97,6 +101,23 @@ impl Sampler<'_> {
     }
 }
 
+/// Codes for who does not own what it asks for: a membership ends with its connection.
+const NOT_A_MEMBER: [ErrorCode; 2] = [
+    ErrorCode::CONSUMER_GROUP_MEMBER_NOT_FOUND,
+    ErrorCode::CONSUMER_GROUP_PARTITION_NOT_OWNED,
+];
+
+/// Whether only a member of a group may do this.
+const fn is_of_group(call: &Call) -> bool {
+    match call {
+        Call::Poll { consumer, .. }
+        | Call::StoreOffset { consumer, .. }
+        | Call::DeleteOffset { consumer, .. } => is_group(*consumer),
+        Call::LeaveGroup { .. } => true,
+        _ => false,
+    }
+}
+
 /// Whether a code is one that a call may always be refused with, since others change things too.
 fn is_answer(call: &Call, code: ErrorCode) -> bool {
     let names_something = !matches!(
@@ -111,6 +132,9 @@ fn is_answer(call: &Call, code: ErrorCode) -> bool {
             | Call::Metadata
     );
     if names_something && NOT_FOUND.contains(&code) {
+        return true;
+    }
+    if is_of_group(call) && NOT_A_MEMBER.contains(&code) {
         return true;
     }
     match call {

@@ -45,7 +45,10 @@ impl World {
             Phase::Faults | Phase::Done => None,
             Phase::Healing => self.clients_wait().or_else(|| self.groups_diverge()),
             Phase::Core | Phase::CoreCalls | Phase::LastCalls => self.clients_wait(),
-            Phase::Settling => self.groups_diverge().or_else(|| self.damage_left()),
+            Phase::Settling => self
+                .groups_diverge()
+                .or_else(|| self.damage_left())
+                .or_else(|| self.memberships_unfinished()),
             Phase::Quiet if self.time - self.phase_started < QUIET => return self.inspect_later(),
             Phase::Quiet => self.groups_diverge().or_else(|| self.disks_work()),
             Phase::Stopping => self.not_stopped(),
@@ -144,6 +147,12 @@ impl World {
     fn groups_diverge(&self) -> Option<String> {
         let heads = self.required_heads();
         liveness::not_converged(self.shape.replicas, &heads, &self.standings_now())
+    }
+
+    fn memberships_unfinished(&self) -> Option<String> {
+        let is_there =
+            |id| (0..usize::from(self.shape.clients)).any(|it| self.workload.id(it) == id);
+        self.checkers.groups.unfinished(is_there)
     }
 
     /// The groups that must stand everywhere: the metadata's and, after the last calls, those of

@@ -48,6 +48,7 @@ use crate::{
         committed::Committed,
         digests::Digests,
         durability::Durability,
+        groups::ConsumerGroups,
         linear::{Linear, Target},
         liveness::Standing,
         offsets::Offsets,
@@ -200,6 +201,7 @@ struct Checkers {
     views: Views,
     quorum: Quorum,
     clocks: Clocks,
+    groups: ConsumerGroups,
 }
 
 /// What happened, in numbers.

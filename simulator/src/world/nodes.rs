@@ -378,6 +378,11 @@ impl World {
         for observation in observations {
             self.observe(node, shard, observation);
         }
+        let metadata = self.nodes[usize::from(node)].shards[usize::from(shard)]
+            .shard
+            .metadata();
+        let verdict = self.checkers.groups.settle(time, metadata);
+        self.check(verdict);
         self.execute_all(node, shard, &mut out);
         self.outbox = out;
         self.plan_deadline(node, shard);

@@ -17,6 +17,7 @@ use crate::{
         Failure, Verdict,
         clock::Window,
         durability::{Acknowledged, RecoveredLog},
+        groups::GroupOp,
         linear::{Message, Target},
         liveness::Standing,
         offsets::Batch,
@@ -24,7 +25,7 @@ use crate::{
         views::{Said, Speech},
     },
     segments::{directory, segment_of},
-    workload::{Call, payload_target},
+    workload::{Call, consumer_key, payload_target},
 };
 
 const fn failure(check: &'static str, time: u64, message: String) -> Failure {
@@ -234,6 +235,19 @@ impl World {
         let made = self.workload.made.get(&(header.client, header.request));
         // The metadata log may hold a request twice: its client table, not its log, is what
         // keeps it from being done twice.
+        if group == GroupId::METADATA {
+            self.checkers.groups.on_op(GroupOp {
+                op: op.0,
+                operation: header.operation,
+                client: header.client,
+                session: header.session,
+                request: header.request,
+                body: body.to_vec(),
+            });
+            if header.operation == Operation::DeleteConsumerGroup {
+                self.checkers.linear.trims.on_group_deleted();
+            }
+        }
         let numbered = header.client.0 != 0 && group != GroupId::METADATA;
         if numbered {
             self.checkers
@@ -276,7 +290,7 @@ impl World {
             Operation::DeleteConsumerOffset => {
                 let request = Request::decode(header.operation, 0, body);
                 if let Ok(Request::DeleteConsumerOffset(request)) = request
-                    && let Some(consumer) = request.target.consumer.single_key()
+                    && let Some(consumer) = consumer_key(&request.target.consumer)
                 {
                     self.checkers.linear.trims.on_delete(group, consumer);
                 }
@@ -309,7 +323,7 @@ impl World {
         let request = Request::decode(header.operation, 0, body);
         let target = self.checkers.linear.target_of(group);
         if let (Ok(Request::StoreConsumerOffset(request)), Some(target)) = (request, target)
-            && let Some(consumer) = request.target.consumer.single_key()
+            && let Some(consumer) = consumer_key(&request.target.consumer)
             && request.offset < self.checkers.offsets.next(group)
         {
             let stored = (consumer, request.offset);

@@ -162,6 +162,12 @@ impl Shard {
         }
     }
 
+    /// The metadata as this shard knows it.
+    #[must_use]
+    pub const fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
     /// What white-box checkers may see since the last call; empty unless asked for.
     pub fn take_observations(&mut self) -> Vec<Observation> {
         ::core::mem::take(&mut self.core.observations)
