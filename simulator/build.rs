@@ -6,6 +6,8 @@ mod scan;
 
 use std::{collections::BTreeSet, env, fmt::Write, fs, io, path::Path};
 
+use wire::{Code, ErrorCode};
+
 /// Where marks and planted bugs are, seen from this crate.
 const SOURCES: [&str; 9] = [
     "../crates/wire/src",
@@ -21,15 +23,23 @@ const SOURCES: [&str; 9] = [
 
 fn main() {
     let mut marks = BTreeSet::new();
+    let mut codes = BTreeSet::new();
     let mut planted = BTreeSet::new();
     for directory in SOURCES {
         println!("cargo::rerun-if-changed={directory}");
+        let is_product = directory.starts_with("..");
         let each = &mut |text: &str| {
             marks.extend(scan::marks(text));
             planted.extend(scan::planted(text));
+            if is_product {
+                codes.extend(scan::codes(text));
+            }
         };
         read(Path::new(directory), each).unwrap_or_else(|error| panic!("{directory}: {error}"));
     }
+    let (commands, codes) = (commands(), named(&codes));
+    let tables = commands.iter().chain(&codes);
+    marks.extend(tables.map(|(_, mark)| mark.clone()));
     let mut text = String::from("/// All marks, sorted.\npub(crate) const MARKS: &[&str] = &[\n");
     for mark in &marks {
         let _ = writeln!(text, "    \"{mark}\",");
@@ -37,8 +47,41 @@ fn main() {
     text.push_str("];\n\n/// The planted bugs that have a site, ascending.\n");
     let planted: Vec<u32> = planted.into_iter().collect();
     let _ = writeln!(text, "pub(crate) const PLANTED: &[u32] = &{planted:?};");
+    text.push_str(&sites("COMMANDS", "command", &commands));
+    text.push_str(&sites("CODES", "error code that the product names", &codes));
     let out = env::var("OUT_DIR").expect("cargo sets it");
     fs::write(Path::new(&out).join("marks.rs"), text).expect("a directory of our own");
+}
+
+/// The commands of the protocol.
+fn commands() -> Vec<(u32, String)> {
+    let all = Code::ALL.iter();
+    all.map(|code| (code.number(), format!("command: {}", code.name())))
+        .collect()
+}
+
+/// The error codes whose constants have these names.
+fn named(constants: &BTreeSet<String>) -> Vec<(u32, String)> {
+    let all = ErrorCode::ALL.iter();
+    let all = all.filter_map(|code| Some((code.0, code.name()?)));
+    all.filter(|(_, name)| constants.contains(&name.to_uppercase()))
+        .map(|(number, name)| (number, format!("code: {number} {name}")))
+        .collect()
+}
+
+/// A table of marks by number.
+fn sites(name: &str, what: &str, marks: &[(u32, String)]) -> String {
+    let count = marks.len();
+    let mut text = format!("\n/// A mark for each {what}, by number.\n");
+    let _ = writeln!(
+        text,
+        "static {name}: [(u32, base::marks::Site); {count}] = ["
+    );
+    for (number, mark) in marks {
+        let _ = writeln!(text, "    ({number}, base::marks::Site::new(\"{mark}\")),");
+    }
+    text.push_str("];\n");
+    text
 }
 
 /// Shows every Rust file below `directory` to `each`, but the scanner with its examples.

@@ -10,6 +10,9 @@ pub struct ErrorCode(pub u32);
 macro_rules! codes {
     ($($value:literal $constant:ident $name:literal,)*) => {
         impl ErrorCode {
+            /// All codes that have a name, in ascending order.
+            pub const ALL: &[Self] = &[$(Self::$constant,)*];
+
             $(#[doc = concat!("`", $name, "`")] pub const $constant: Self = Self($value);)*
 
             /// The name of this number; `None` if it has none in protocol 0.11.0.

@@ -14,9 +14,11 @@ pub(crate) mod history;
 pub(crate) mod leaks;
 pub(crate) mod linear;
 pub(crate) mod liveness;
+pub(crate) mod metadata;
 pub(crate) mod offsets;
 pub(crate) mod quorum;
 pub(crate) mod recoverable;
+pub(crate) mod sessions;
 pub(crate) mod trims;
 pub(crate) mod views;
 

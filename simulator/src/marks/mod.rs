@@ -8,6 +8,8 @@ mod scan;
 
 use std::{collections::BTreeMap, fmt::Write};
 
+use wire::{Code, ErrorCode};
+
 use crate::profile::{PROFILES, Profile};
 
 include!(concat!(env!("OUT_DIR"), "/marks.rs"));
@@ -25,6 +27,22 @@ pub(crate) struct Elsewhere {
 
 /// The marks that the first profile cannot reach, and who does.
 pub(crate) const ELSEWHERE: &[Elsewhere] = &[];
+
+/// A client was answered to this command, well or badly.
+pub(crate) fn reach_command(code: Code) {
+    reach(&COMMANDS, code.number());
+}
+
+/// A client was told this code.
+pub(crate) fn reach_code(code: ErrorCode) {
+    reach(&CODES, code.0);
+}
+
+fn reach(table: &'static [(u32, base::marks::Site)], number: u32) {
+    if let Ok(index) = table.binary_search_by_key(&number, |(number, _)| *number) {
+        table[index].1.reach();
+    }
+}
 
 /// How many seeds have reached each mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -22,6 +22,22 @@ pub(crate) fn planted(source: &str) -> Vec<u32> {
     numbers
 }
 
+/// The constants of error codes in `source`, but for its tests.
+pub(crate) fn codes(source: &str) -> Vec<String> {
+    let product = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let mut names = Vec::new();
+    let mut reader = Reader::new(product);
+    while reader.seek("ErrorCode::") {
+        let rest = reader.rest();
+        let end = rest.find(|c: char| !(c.is_ascii_uppercase() || c == '_'));
+        let name = &rest[..end.unwrap_or(rest.len())];
+        if name.len() > 1 {
+            names.push(name.into());
+        }
+    }
+    names
+}
+
 /// A place in a source text.
 struct Reader<'a> {
     source: &'a str,
@@ -119,5 +135,12 @@ mod tests {
         assert!(marks("sometimes!(\"x").len() <= 1);
         assert!(marks("sometimes!(").is_empty());
         assert!(planted("planted::bug(").is_empty());
+    }
+
+    #[test]
+    fn codes_are_those_that_the_product_names() {
+        let source = "a(ErrorCode::OK); ErrorCode::TOPIC_FULL, ErrorCode::from(1) // ErrorCode::NO
+            \n#[cfg(test)] mod tests { ErrorCode::ERROR }";
+        assert_eq!(codes(source), ["OK", "TOPIC_FULL"]);
     }
 }

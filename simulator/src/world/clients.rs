@@ -3,14 +3,24 @@
 use std::{collections::VecDeque, time::Duration};
 
 use base::{Domain, Instant, Prng, Timestamp};
-use client::{Client, ClientConfig, ClientLimits, ClientTiming, RequestFrame, StopReason};
+use client::{
+    Client, ClientConfig, ClientError, ClientLimits, ClientTiming, Completion, RequestFrame,
+    StopReason,
+};
 use platform::{Effect, Event, NetworkEvent, Now};
+
+use wire::Operation;
 
 use super::{
     Due, EPOCH, Phase, World,
     nodes::{CLIENT_PORT, PASSWORD, USERNAME},
 };
-use crate::{network::address_of, schedule::Identity};
+use crate::{
+    check::metadata::{Answered, Read},
+    marks,
+    network::address_of,
+    schedule::Identity,
+};
 
 pub(super) struct SimulatedClient {
     pub(super) client: Client,
@@ -24,6 +34,8 @@ pub(super) struct SimulatedClient {
     thinking: bool,
     /// So many of the next calls follow without a pause.
     hurried: u32,
+    /// What it waits for; the body only if it is a read.
+    asked: Option<Read>,
 }
 
 impl SimulatedClient {
@@ -77,6 +89,7 @@ impl World {
                 prng,
                 thinking: false,
                 hurried: 0,
+                asked: None,
             });
             self.execute_client(index, &mut out);
             self.outbox = out;
@@ -230,6 +243,16 @@ impl World {
         target.client.on_timers(now, &mut out);
         let completions = target.client.take_completions();
         if let Some(request) = request {
+            let body = if request.is_write() {
+                &[]
+            } else {
+                request.body()
+            };
+            target.asked = Some(Read {
+                code: request.code(),
+                body: body.to_vec(),
+                floor: self.auditor.told(),
+            });
             target
                 .client
                 .submit_frame(now, request, &mut out)
@@ -244,6 +267,7 @@ impl World {
             self.workload.history.on_repetitions(slot, repetitions);
             let excused = self.is_call_excused(self.workload.pending(slot));
             self.tell_completion(index, &completion);
+            self.audit(index, &completion, excused);
             let linear = &mut self.checkers.linear;
             let verdict = self.workload.on_completion(time, slot, &completion, linear);
             if let Some(call) = call {
@@ -258,6 +282,26 @@ impl World {
         self.execute_client(index, &mut out);
         self.outbox = out;
         self.plan_client_deadline(index);
+    }
+
+    /// What a client was told is what it should have been.
+    fn audit(&mut self, index: u8, completion: &Completion, excused: bool) {
+        let slot = usize::from(index);
+        let Some(read) = self.clients[slot].asked.take() else {
+            return;
+        };
+        let answered = match &completion.outcome {
+            Ok(reply) => Answered::Done(reply),
+            Err(ClientError::Refused { code, .. }) => Answered::Refused(*code),
+            Err(_) => return,
+        };
+        marks::reach_command(read.code);
+        let is_read = read.code.operation() == Operation::NonReplicated;
+        if is_read && !excused {
+            let client = self.workload.id(slot);
+            let verdict = self.auditor.on_read(self.time, client, &read, answered);
+            self.check(verdict);
+        }
     }
 
     fn execute_client(&mut self, index: u8, out: &mut Vec<Effect>) {

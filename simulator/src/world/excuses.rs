@@ -52,6 +52,7 @@ impl World {
             Observation::LossPossible { group, .. } => {
                 base::sometimes!("broken promise: a loss was told");
                 self.excuses.groups.insert(*group);
+                self.end_audit();
                 true
             }
             Observation::Committed { group, prepare, .. } if self.excuses.covers(*group) => {
@@ -63,6 +64,13 @@ impl World {
             | Observation::Acknowledged { group, .. }
             | Observation::Truncated { group, .. } => self.excuses.covers(*group),
             _ => false,
+        }
+    }
+
+    /// Replies are not audited once the log that they follow from may be another.
+    fn end_audit(&mut self) {
+        if self.excuses.covers(GroupId::METADATA) {
+            self.auditor.end();
         }
     }
 
@@ -115,6 +123,7 @@ impl World {
         if count == usize::from(self.shape.replicas) {
             base::sometimes!("broken promise: every disk is lost");
             self.excuses.groups.insert(GroupId::METADATA);
+            self.end_audit();
         }
     }
 

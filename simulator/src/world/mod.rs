@@ -51,6 +51,7 @@ use crate::{
         groups::ConsumerGroups,
         linear::{Linear, Target},
         liveness::Standing,
+        metadata::Auditor,
         offsets::Offsets,
         quorum::Quorum,
         views::Views,
@@ -252,6 +253,7 @@ pub(crate) struct World {
     outbox: Outbox,
     workload: Workload,
     checkers: Checkers,
+    auditor: Auditor,
     phase: Phase,
     phase_started: u64,
     /// When something last happened to a node, a clock or the network.
@@ -309,6 +311,7 @@ impl World {
             outbox: Outbox::new(),
             workload,
             checkers: Checkers::default(),
+            auditor: Auditor::new(nodes::setting(&shape)),
             phase: Phase::Faults,
             phase_started: 0,
             disturbed_at: 0,

@@ -15,7 +15,10 @@ use server::{EncryptionKey, NodeAddress, RootCredential, Shard, ShardConfig};
 
 use super::{Due, World, clock::Clock};
 use crate::{
-    check::bounds,
+    check::{
+        bounds,
+        metadata::{Segments, Setting},
+    },
     disk::{Crash, Disk, Point},
     network::{address_of, concerns},
     profile::Shape,
@@ -26,6 +29,23 @@ pub(crate) const USERNAME: &str = "iggy";
 pub(crate) const PASSWORD: &str = "secret";
 
 pub(crate) const CLIENT_PORT: u16 = 8090;
+
+/// What the auditor must know of how nodes are configured.
+pub(super) fn setting(shape: &Shape) -> Setting {
+    let segment_size = shape.limits.segment_size;
+    Setting {
+        root: USERNAME,
+        segments: Segments {
+            usual: segment_size,
+            min: shape.limits.segment_size_min,
+            // The protocol's own bound.
+            max: 1 << 30,
+        },
+        clients_max: shape.limits.clients_max,
+        nodes: usize::from(shape.replicas),
+        disks_fill: shape.classes.disk_full,
+    }
+}
 const REPLICA_PORT: u16 = 9090;
 const CLUSTER: u128 = 0x5eed;
 

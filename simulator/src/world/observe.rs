@@ -4,7 +4,7 @@ use base::{Bytes, GroupId, Op};
 use platform::ConnectionId;
 use server::{Observation, Role};
 use wire::{
-    Codec, Command, HEADER_SIZE, Operation, Request, batch,
+    Codec, Command, EvictionHeader, HEADER_SIZE, Operation, ReplyHeader, Request, batch,
     replica::{Message as ReplicaMessage, PrepareHeader, Trust},
 };
 
@@ -236,6 +236,7 @@ impl World {
         // The metadata log may hold a request twice: its client table, not its log, is what
         // keeps it from being done twice.
         if group == GroupId::METADATA {
+            self.auditor.on_committed(time, header, body)?;
             self.checkers.groups.on_op(GroupOp {
                 op: op.0,
                 operation: header.operation,
@@ -389,7 +390,11 @@ impl World {
             let frame = &bytes[at..end];
             at += size;
             let command = Command::from_byte(frame[60]);
-            if end < at || command.is_none_or(Command::faces_clients) {
+            if end < at {
+                continue;
+            }
+            if command.is_none_or(Command::faces_clients) {
+                self.observe_answer((node, connection), frame);
                 continue;
             }
             if let Some(said) = self.said(node, frame) {
@@ -409,6 +414,21 @@ impl World {
             let open_frames = &mut self.nodes[usize::from(node)].open_frames;
             open_frames.insert(connection, at - bytes.len());
         }
+    }
+
+    /// What a node answers a client.
+    fn observe_answer(&mut self, place: (u8, ConnectionId), frame: &[u8]) {
+        let time = self.time;
+        let verdict = if let Ok(header) = ReplyHeader::decode(frame) {
+            let body = &frame[HEADER_SIZE..];
+            self.auditor.on_reply(time, place, &header, body)
+        } else if let Ok(header) = EvictionHeader::decode(frame) {
+            let sessions = &mut self.auditor.sessions;
+            sessions.on_eviction(time, place, header.reason)
+        } else {
+            Ok(())
+        };
+        self.check(verdict);
     }
 
     fn said(&self, node: u8, frame: &[u8]) -> Option<Said> {
@@ -444,6 +464,7 @@ impl World {
     pub(super) fn forget_standings(&mut self, node: u8) {
         self.standings.retain(|(at, _), _| *at != node);
         self.checkers.quorum.on_stopped(node);
+        self.auditor.sessions.on_stopped(node);
         self.tell_silence(node);
     }
 
