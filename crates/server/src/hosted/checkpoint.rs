@@ -126,10 +126,10 @@ impl Keeping {
         oldest.unwrap_or_default()
     }
 
-    /// Whether the newest checkpoint has come from a peer, for a log that begins after it.
-    pub(super) fn begins_a_log(&self) -> bool {
-        let newest = self.machine.newest();
-        newest.is_some_and(|mark| mark.base == mark.op)
+    /// Whether the newest checkpoint came from a peer: a log that does not reach it is the one it
+    /// replaces, or is being filled, and all that was acknowledged of either is in it.
+    pub(super) fn replaces_the_log(&self) -> bool {
+        self.machine.is_from_peer()
     }
 
     /// The newest op that a durable checkpoint is of.
@@ -294,6 +294,12 @@ impl Hosted {
         }
     }
 
+    /// Whether the next op applied is to be followed by a checkpoint: as long as the newest is a
+    /// peer's, a log that has lost its end cannot be told from one that does not reach it yet.
+    pub(crate) fn wants_own_checkpoint(&self) -> bool {
+        self.keeping.replaces_the_log() && self.keeping.is_quiet()
+    }
+
     /// An op has been applied after which a checkpoint is due, if the group runs.
     pub(crate) fn take_checkpoint(&mut self, head: &[u8], snapshot: &[u8], core: &mut Core) {
         let header = PrepareHeader::decode(head).expect("a committed prepare");
@@ -318,7 +324,11 @@ impl Hosted {
         if self.keeping.taken.is_some() {
             base::sometimes!("checkpoint: the next is due before one could be saved");
         }
-        self.keeping.taken = Some(Checkpoint { mark, body });
+        self.keeping.taken = Some(Checkpoint {
+            mark,
+            body,
+            from_peer: false,
+        });
         self.note_first(header.op);
         if planted::bug(28) && self.id == GroupId::METADATA {
             self.journal

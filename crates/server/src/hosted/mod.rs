@@ -427,6 +427,7 @@ impl Hosted {
         let digest = core.config.observe.then(|| partition.digest());
         self.trimming.applied = Some(header);
         let due = self.calls_for_checkpoint(header.operation, core)
+            || self.wants_own_checkpoint()
             || header
                 .op
                 .0

@@ -217,10 +217,13 @@ impl Hosted {
         }
         let origin = recovery.origin;
         let short = head < origin.op || recovery.differs;
-        // A checkpoint that came from a peer stands before the metadata log is begun anew; a
-        // partition's is in doubt until it is filled.
-        let cut_short = self.partition.is_none() && self.keeping.begins_a_log();
-        (self.journal.was_absent() && origin.op == Op(0)) || (short && !cut_short)
+        // A checkpoint that came from a peer stands before the log is begun anew or filled.
+        let is_explained = self.keeping.replaces_the_log();
+        base::sometimes!(
+            short && is_explained,
+            "transfer: a start finds the checkpoint before its log"
+        );
+        (self.journal.was_absent() && origin.op == Op(0)) || (short && !is_explained)
     }
 
     /// It is made durable that this log may have held more, before anything is made of it.
@@ -327,10 +330,6 @@ impl Hosted {
         }
         let line = alloc::format!("group {id}: the log is filled up to op {}", origin.op);
         core.log(Level::Error, line);
-        core.observe(|| Observation::Doubt {
-            group: id,
-            op: head,
-        });
         self.pending.clear();
         self.behind_gap = false;
         let whole = recovery.base.1 != 0 || !recovery.headers.is_empty();
@@ -502,7 +501,7 @@ impl Hosted {
         } = core.durable_views[&self.id];
         // Persisted logs lose nothing that was acknowledged; others may, if the power failed.
         let whole = self.persisted || !core.power_lost || !restarted;
-        let whole = whole && !recovery.behind;
+        let whole = whole && (!recovery.behind || self.keeping.replaces_the_log());
         let trust = match recorded {
             Trust::Trusted if !whole => Trust::Doubt,
             recorded => recorded,

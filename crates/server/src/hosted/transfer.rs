@@ -235,7 +235,11 @@ impl Hosted {
         let mark = *mark;
         let body = Bytes::copy_of(body);
         let whole = body.len() as u64 == mark.size && xxh3_128(&body) == mark.digest;
-        let mut checkpoint = Checkpoint { mark, body };
+        let mut checkpoint = Checkpoint {
+            mark,
+            body,
+            from_peer: true,
+        };
         let restored = whole
             .then(|| restore(self.id, self.partition.as_deref(), &checkpoint, core))
             .flatten();

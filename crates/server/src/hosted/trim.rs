@@ -244,7 +244,9 @@ impl Hosted {
                 .drop_before(first, &mut core.files, &mut core.out);
             return false;
         }
-        self.owes_drop()
+        // Whether there is a whole segment to drop may only show once more of the log is written.
+        let partition = self.partition.as_ref();
+        partition.is_some_and(|partition| self.journal.first_op() < partition.first_op())
     }
 
     /// A checkpoint of this op has been taken, or taken over.

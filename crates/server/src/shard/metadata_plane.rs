@@ -198,10 +198,10 @@ impl Shard {
 
     /// Shard 0: takes a checkpoint of the metadata, if one is due after this op.
     fn take_metadata_checkpoint(&mut self, op: Op, prepare: &Bytes) {
-        if !op.0.is_multiple_of(self.core.config.limits.checkpoint_ops) {
-            return;
-        }
-        if let Some(hosted) = self.groups.get_mut(&GroupId::METADATA) {
+        let regular = op.0.is_multiple_of(self.core.config.limits.checkpoint_ops);
+        if let Some(hosted) = self.groups.get_mut(&GroupId::METADATA)
+            && (regular || hosted.wants_own_checkpoint())
+        {
             let snapshot = self.metadata.snapshot();
             hosted.take_checkpoint(prepare, &snapshot, &mut self.core);
         }

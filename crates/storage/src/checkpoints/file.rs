@@ -4,7 +4,8 @@
 //! <op, 20 digits>.checkpoint
 //!   0 checksum u128 (of bytes 16 to 256)   16 magic "viewstamp ckpt 1"   32 cluster u128
 //!  48 group u64    56 op u64    64 identity of op u128   80 base u64   88 size u64
-//!  96 identity of base u128   112 digest u128 (XXH3-128 of the body)   128 zero to 256
+//!  96 identity of base u128   112 digest u128 (XXH3-128 of the body)
+//! 128 from peer u8: 1 if it was taken over, 0 if it was taken here   129 zero to 256
 //! 256 body, `size` bytes
 //! ```
 
@@ -29,6 +30,8 @@ pub struct CheckpointHeader {
     pub group: GroupId,
     /// Which checkpoint.
     pub mark: CheckpointMark,
+    /// Whether it came from a peer, for a log that did not reach it.
+    pub from_peer: bool,
 }
 
 impl CheckpointHeader {
@@ -46,6 +49,7 @@ impl CheckpointHeader {
         put(&mut header, 88, mark.size.to_le_bytes());
         put(&mut header, 96, mark.base_identity.to_le_bytes());
         put(&mut header, 112, mark.digest.to_le_bytes());
+        put(&mut header, 128, [u8::from(self.from_peer)]);
         let checksum = xxh3_128(&header[16..]);
         put(&mut header, 0, checksum.to_le_bytes());
         Bytes::copy_of(&header)
@@ -71,6 +75,7 @@ impl CheckpointHeader {
                 size: u64_at(88).ok()?,
                 digest: u128_at(112).ok()?,
             },
+            from_peer: header[128] == 1,
         })
     }
 }

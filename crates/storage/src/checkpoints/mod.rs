@@ -59,6 +59,8 @@ pub struct Checkpoint {
     pub mark: CheckpointMark,
     /// What it says.
     pub body: Bytes,
+    /// Whether it came from a peer, for a log that did not reach it.
+    pub from_peer: bool,
 }
 
 /// What the machine tells its owner.
@@ -106,6 +108,7 @@ pub enum CheckpointsEvent {
 struct Kept {
     op: Op,
     mark: Option<CheckpointMark>,
+    from_peer: bool,
 }
 
 /// A checkpoint on its way to the disk.
@@ -249,6 +252,15 @@ impl Checkpoints {
         self.kept.iter().rev().find_map(|kept| kept.mark)
     }
 
+    /// Whether the newest came from a peer, for a log that did not reach it.
+    #[must_use]
+    pub fn is_from_peer(&self) -> bool {
+        let mut newest = self.kept.iter().rev();
+        newest
+            .find(|kept| kept.mark.is_some())
+            .is_some_and(|kept| kept.from_peer)
+    }
+
     /// The op of the oldest that is kept: a log needs nothing before it once there are two.
     #[must_use]
     pub fn oldest_op(&self) -> Option<Op> {
@@ -343,8 +355,9 @@ impl Checkpoints {
         let request = match saving.step {
             Step::Opening => {
                 saving.step = Step::Writing;
-                let header = self.header(saving.checkpoint.mark).encode();
-                let data = [header, saving.checkpoint.body.clone()].into();
+                let checkpoint = &saving.checkpoint;
+                let header = self.header(checkpoint.mark, checkpoint.from_peer).encode();
+                let data = [header, checkpoint.body.clone()].into();
                 let offset = 0;
                 DiskRequest::Write { file, offset, data }
             }
@@ -390,6 +403,7 @@ impl Checkpoints {
         self.kept.push(Kept {
             op: mark.op,
             mark: Some(mark),
+            from_peer: checkpoint.from_peer,
         });
         events.push(CheckpointsEvent::Saved { op: mark.op });
         let excess = self.kept.len().saturating_sub(KEPT);
@@ -411,11 +425,12 @@ impl Checkpoints {
         }
     }
 
-    const fn header(&self, mark: CheckpointMark) -> CheckpointHeader {
+    const fn header(&self, mark: CheckpointMark, from_peer: bool) -> CheckpointHeader {
         CheckpointHeader {
             cluster: self.config.cluster,
             group: self.config.group,
             mark,
+            from_peer,
         }
     }
 

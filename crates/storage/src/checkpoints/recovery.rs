@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 
 use base::{Buffer, Op, checksum::xxh3_128};
 use platform::{DiskError, DiskRequest, DiskResult, FileId, OpenMode, Outbox};
-use wire::replica::CheckpointMark;
 
 use super::{
     CHECKPOINT_HEADER_SIZE, Checkpoint, CheckpointHeader, Checkpoints, CheckpointsEvent, Kept,
@@ -21,7 +20,7 @@ enum Waits {
     Names,
     Opened,
     Header { size: u64 },
-    Body { mark: CheckpointMark },
+    Body { header: CheckpointHeader },
     NamesSynced,
 }
 
@@ -85,17 +84,24 @@ impl Checkpoints {
                 return self.read_part(recovery, 0, CHECKPOINT_HEADER_SIZE, out);
             }
             (Waits::Header { size }, Ok(DiskResult::Read { buffer })) => {
-                if let Some(mark) = self.check_header(&recovery, buffer.as_slice(), size) {
-                    recovery.waits = Waits::Body { mark };
-                    let body = usize::try_from(mark.size).expect("as large as the file");
+                if let Some(header) = self.check_header(&recovery, buffer.as_slice(), size) {
+                    recovery.waits = Waits::Body { header };
+                    let body = usize::try_from(header.mark.size).expect("as large as the file");
                     return self.read_part(recovery, CHECKPOINT_HEADER_SIZE as u64, body, out);
                 }
             }
-            (Waits::Body { mark }, Ok(DiskResult::Read { buffer })) => {
+            (Waits::Body { header }, Ok(DiskResult::Read { buffer })) => {
+                let CheckpointHeader {
+                    mark, from_peer, ..
+                } = header;
                 let body = buffer.freeze();
                 if body.len() as u64 == mark.size && xxh3_128(&body) == mark.digest {
                     self.close_candidate(&mut recovery, out);
-                    recovery.found = Some(Checkpoint { mark, body });
+                    recovery.found = Some(Checkpoint {
+                        mark,
+                        body,
+                        from_peer,
+                    });
                     recovery.waits = Waits::NamesSynced;
                     return self.sync_names(recovery, out);
                 }
@@ -150,13 +156,19 @@ impl Checkpoints {
         self.stage = Stage::Recovering(recovery);
     }
 
-    /// The mark in a header, if the file of `size` bytes can be the checkpoint of its name.
-    fn check_header(&self, recovery: &Recovery, bytes: &[u8], size: u64) -> Option<CheckpointMark> {
-        let mark = CheckpointHeader::decode(bytes)?.mark;
+    /// A header, if the file of `size` bytes can be the checkpoint of its name.
+    fn check_header(
+        &self,
+        recovery: &Recovery,
+        bytes: &[u8],
+        size: u64,
+    ) -> Option<CheckpointHeader> {
+        let header = CheckpointHeader::decode(bytes)?;
+        let mark = header.mark;
         let (op, _) = recovery.candidate.expect("it is open");
-        let belongs = CheckpointHeader::decode(bytes) == Some(self.header(mark)) && mark.op == op;
+        let belongs = header == self.header(mark, header.from_peer) && mark.op == op;
         let whole = mark.size.checked_add(CHECKPOINT_HEADER_SIZE as u64) == Some(size);
-        (belongs && whole).then_some(mark)
+        (belongs && whole).then_some(header)
     }
 
     /// Closes the file being read, if one is; answers its op.
@@ -177,13 +189,21 @@ impl Checkpoints {
         let older = recovery.candidates.pop();
         self.stale.append(&mut recovery.candidates);
         self.kept = older
-            .map(|op| Kept { op, mark: None })
+            .map(|op| Kept {
+                op,
+                mark: None,
+                from_peer: false,
+            })
             .into_iter()
             .collect();
-        if let Some(Checkpoint { mark, .. }) = &recovery.found {
+        if let Some(Checkpoint {
+            mark, from_peer, ..
+        }) = &recovery.found
+        {
             self.kept.push(Kept {
                 op: mark.op,
                 mark: Some(*mark),
+                from_peer: *from_peer,
             });
         }
         events.push(CheckpointsEvent::Recovered(recovery.found));
