@@ -165,7 +165,7 @@ fn check_checkpoints(count: u8, data: &[u8]) {
         let checkpoint = Checkpoint {
             mark,
             body: Bytes::copy_of(&body),
-            from_peer: false,
+            replaces: None,
         };
         machine.save(checkpoint, &mut run.files, &mut run.out);
         settle!(run, machine);

@@ -126,10 +126,16 @@ impl Keeping {
         oldest.unwrap_or_default()
     }
 
-    /// Whether the newest checkpoint came from a peer: a log that does not reach it is the one it
-    /// replaces, or is being filled, and all that was acknowledged of either is in it.
-    pub(super) fn replaces_the_log(&self) -> bool {
-        self.machine.is_from_peer()
+    /// Whether the newest checkpoint came from a peer.
+    pub(super) fn is_from_peer(&self) -> bool {
+        self.machine.replaces().is_some()
+    }
+
+    /// Whether it did, and a log that ends with `head` before it lacks nothing that was
+    /// acknowledged: it is the one that the checkpoint replaces, or is being filled and begins
+    /// after all of that one.
+    pub(super) fn explains(&self, head: Op) -> bool {
+        self.machine.replaces().is_some_and(|last| last <= head)
     }
 
     /// The newest op that a durable checkpoint is of.
@@ -297,7 +303,7 @@ impl Hosted {
     /// Whether the next op applied is to be followed by a checkpoint: as long as the newest is a
     /// peer's, a log that has lost its end cannot be told from one that does not reach it yet.
     pub(crate) fn wants_own_checkpoint(&self) -> bool {
-        self.keeping.replaces_the_log() && self.keeping.is_quiet()
+        self.keeping.is_from_peer() && self.keeping.is_quiet()
     }
 
     /// An op has been applied after which a checkpoint is due, if the group runs.
@@ -327,7 +333,7 @@ impl Hosted {
         self.keeping.taken = Some(Checkpoint {
             mark,
             body,
-            from_peer: false,
+            replaces: None,
         });
         self.note_first(header.op);
         if planted::bug(28) && self.id == GroupId::METADATA {

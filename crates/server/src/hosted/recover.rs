@@ -217,8 +217,13 @@ impl Hosted {
         }
         let origin = recovery.origin;
         let short = head < origin.op || recovery.differs;
-        // A checkpoint that came from a peer stands before the log is begun anew or filled.
-        let is_explained = self.keeping.replaces_the_log();
+        // A checkpoint that came from a peer stands before the log is begun anew or filled. That
+        // of the metadata is begun where all that was acknowledged is behind it.
+        let is_explained = if self.partition.is_some() {
+            self.keeping.explains(head)
+        } else {
+            self.keeping.is_from_peer()
+        };
         base::sometimes!(
             short && is_explained,
             "transfer: a start finds the checkpoint before its log"
@@ -501,7 +506,8 @@ impl Hosted {
         } = core.durable_views[&self.id];
         // Persisted logs lose nothing that was acknowledged; others may, if the power failed.
         let whole = self.persisted || !core.power_lost || !restarted;
-        let whole = whole && (!recovery.behind || self.keeping.replaces_the_log());
+        let ends = recovery.before_suffix();
+        let whole = whole && (!recovery.behind || self.keeping.explains(ends));
         let trust = match recorded {
             Trust::Trusted if !whole => Trust::Doubt,
             recorded => recorded,

@@ -238,7 +238,7 @@ impl Hosted {
         let mut checkpoint = Checkpoint {
             mark,
             body,
-            from_peer: true,
+            replaces: Some(self.journal.head().0),
         };
         let restored = whole
             .then(|| restore(self.id, self.partition.as_deref(), &checkpoint, core))

@@ -5,7 +5,8 @@
 //!   0 checksum u128 (of bytes 16 to 256)   16 magic "viewstamp ckpt 1"   32 cluster u128
 //!  48 group u64    56 op u64    64 identity of op u128   80 base u64   88 size u64
 //!  96 identity of base u128   112 digest u128 (XXH3-128 of the body)
-//! 128 from peer u8: 1 if it was taken over, 0 if it was taken here   129 zero to 256
+//! 128 replaces u64: 1 + the last op of the log it replaces; 0 if it was taken here
+//! 136 zero to 256
 //! 256 body, `size` bytes
 //! ```
 
@@ -30,8 +31,8 @@ pub struct CheckpointHeader {
     pub group: GroupId,
     /// Which checkpoint.
     pub mark: CheckpointMark,
-    /// Whether it came from a peer, for a log that did not reach it.
-    pub from_peer: bool,
+    /// If it came from a peer: the last op of the log that it is to replace.
+    pub replaces: Option<Op>,
 }
 
 impl CheckpointHeader {
@@ -49,7 +50,8 @@ impl CheckpointHeader {
         put(&mut header, 88, mark.size.to_le_bytes());
         put(&mut header, 96, mark.base_identity.to_le_bytes());
         put(&mut header, 112, mark.digest.to_le_bytes());
-        put(&mut header, 128, [u8::from(self.from_peer)]);
+        let replaces = self.replaces.map_or(0, |op| op.next().0);
+        put(&mut header, 128, replaces.to_le_bytes());
         let checksum = xxh3_128(&header[16..]);
         put(&mut header, 0, checksum.to_le_bytes());
         Bytes::copy_of(&header)
@@ -75,7 +77,7 @@ impl CheckpointHeader {
                 size: u64_at(88).ok()?,
                 digest: u128_at(112).ok()?,
             },
-            from_peer: header[128] == 1,
+            replaces: u64_at(128).ok()?.checked_sub(1).map(Op),
         })
     }
 }

@@ -59,8 +59,8 @@ pub struct Checkpoint {
     pub mark: CheckpointMark,
     /// What it says.
     pub body: Bytes,
-    /// Whether it came from a peer, for a log that did not reach it.
-    pub from_peer: bool,
+    /// If it came from a peer: the last op of the log that it is to replace.
+    pub replaces: Option<Op>,
 }
 
 /// What the machine tells its owner.
@@ -108,7 +108,7 @@ pub enum CheckpointsEvent {
 struct Kept {
     op: Op,
     mark: Option<CheckpointMark>,
-    from_peer: bool,
+    replaces: Option<Op>,
 }
 
 /// A checkpoint on its way to the disk.
@@ -252,13 +252,11 @@ impl Checkpoints {
         self.kept.iter().rev().find_map(|kept| kept.mark)
     }
 
-    /// Whether the newest came from a peer, for a log that did not reach it.
+    /// If the newest came from a peer: the last op of the log that it was to replace.
     #[must_use]
-    pub fn is_from_peer(&self) -> bool {
+    pub fn replaces(&self) -> Option<Op> {
         let mut newest = self.kept.iter().rev();
-        newest
-            .find(|kept| kept.mark.is_some())
-            .is_some_and(|kept| kept.from_peer)
+        newest.find(|kept| kept.mark.is_some())?.replaces
     }
 
     /// The op of the oldest that is kept: a log needs nothing before it once there are two.
@@ -356,7 +354,7 @@ impl Checkpoints {
             Step::Opening => {
                 saving.step = Step::Writing;
                 let checkpoint = &saving.checkpoint;
-                let header = self.header(checkpoint.mark, checkpoint.from_peer).encode();
+                let header = self.header(checkpoint.mark, checkpoint.replaces).encode();
                 let data = [header, checkpoint.body.clone()].into();
                 let offset = 0;
                 DiskRequest::Write { file, offset, data }
@@ -403,7 +401,7 @@ impl Checkpoints {
         self.kept.push(Kept {
             op: mark.op,
             mark: Some(mark),
-            from_peer: checkpoint.from_peer,
+            replaces: checkpoint.replaces,
         });
         events.push(CheckpointsEvent::Saved { op: mark.op });
         let excess = self.kept.len().saturating_sub(KEPT);
@@ -425,12 +423,12 @@ impl Checkpoints {
         }
     }
 
-    const fn header(&self, mark: CheckpointMark, from_peer: bool) -> CheckpointHeader {
+    const fn header(&self, mark: CheckpointMark, replaces: Option<Op>) -> CheckpointHeader {
         CheckpointHeader {
             cluster: self.config.cluster,
             group: self.config.group,
             mark,
-            from_peer,
+            replaces,
         }
     }
 

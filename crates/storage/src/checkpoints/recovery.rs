@@ -91,16 +91,14 @@ impl Checkpoints {
                 }
             }
             (Waits::Body { header }, Ok(DiskResult::Read { buffer })) => {
-                let CheckpointHeader {
-                    mark, from_peer, ..
-                } = header;
+                let CheckpointHeader { mark, replaces, .. } = header;
                 let body = buffer.freeze();
                 if body.len() as u64 == mark.size && xxh3_128(&body) == mark.digest {
                     self.close_candidate(&mut recovery, out);
                     recovery.found = Some(Checkpoint {
                         mark,
                         body,
-                        from_peer,
+                        replaces,
                     });
                     recovery.waits = Waits::NamesSynced;
                     return self.sync_names(recovery, out);
@@ -166,7 +164,7 @@ impl Checkpoints {
         let header = CheckpointHeader::decode(bytes)?;
         let mark = header.mark;
         let (op, _) = recovery.candidate.expect("it is open");
-        let belongs = header == self.header(mark, header.from_peer) && mark.op == op;
+        let belongs = header == self.header(mark, header.replaces) && mark.op == op;
         let whole = mark.size.checked_add(CHECKPOINT_HEADER_SIZE as u64) == Some(size);
         (belongs && whole).then_some(header)
     }
@@ -192,18 +190,15 @@ impl Checkpoints {
             .map(|op| Kept {
                 op,
                 mark: None,
-                from_peer: false,
+                replaces: None,
             })
             .into_iter()
             .collect();
-        if let Some(Checkpoint {
-            mark, from_peer, ..
-        }) = &recovery.found
-        {
+        if let Some(Checkpoint { mark, replaces, .. }) = &recovery.found {
             self.kept.push(Kept {
                 op: mark.op,
                 mark: Some(*mark),
-                from_peer: *from_peer,
+                replaces: *replaces,
             });
         }
         events.push(CheckpointsEvent::Recovered(recovery.found));

@@ -454,7 +454,7 @@ impl Journal {
     /// have not ended are not answered.
     pub fn remove(&mut self, out: &mut Outbox) {
         self.ending = Some(Ending::Remove);
-        if self.full {
+        if self.full || self.waits_for_its_owner() {
             self.full = false;
             self.stage = Stage::Idle;
         }

@@ -599,6 +599,11 @@ impl Journal {
             before,
             then: Then::Recovered { cut_bytes },
         };
+        if self.ending == Some(super::Ending::Remove) {
+            // Nobody will read it.
+            self.stage = Stage::Idle;
+            return;
+        }
         if ending == Ending::Damage {
             base::sometimes!("storage: the end of the log is damaged");
             recovery.phase = Phase::Waiting(cut);
@@ -629,6 +634,12 @@ impl Journal {
             }
             stage => self.stage = stage,
         }
+    }
+
+    /// Whether it waits for [`Self::cut_damaged`].
+    pub(super) fn waits_for_its_owner(&self) -> bool {
+        let waits = |recovery: &Recovery| matches!(recovery.phase, Phase::Waiting(_));
+        matches!(&self.stage, Stage::Recovering(recovery) if waits(recovery))
     }
 
     /// Writes headers that are damaged, where it is known what they were. The others come with

@@ -31,7 +31,7 @@ fn checkpoint(op: u64) -> Checkpoint {
     Checkpoint {
         mark,
         body: Bytes::copy_of(&body),
-        from_peer: false,
+        replaces: None,
     }
 }
 
@@ -287,7 +287,7 @@ fn a_checkpoint_of_another_group_or_op_is_not_ours() {
             cluster,
             group,
             mark,
-            from_peer: false,
+            replaces: None,
         };
         let mut content = header.encode().to_vec();
         content.extend_from_slice(&checkpoint(8).body);

@@ -181,14 +181,14 @@ fn a_checkpoint_is_a_header_and_a_body() {
         cluster: 0xc1a5,
         group: GroupId(7 << 10 | 3),
         mark,
-        from_peer: true,
+        replaces: Some(Op(0x300)),
     };
     let mut content = header.encode().to_vec();
     content.extend_from_slice(b"a body");
     check(
         &content,
         &expect![[r#"
-            0000  1b a5 4a fa 1e 7d 32 e0 50 dd 00 84 75 72 43 64
+            0000  95 22 aa d2 ba 50 ac fb 62 1c 06 7e 3c 7c fd 3c
             0016  76 69 65 77 73 74 61 6d 70 20 63 6b 70 74 20 31
             0032  a5 c1 00 00 00 00 00 00 00 00 00 00 00 00 00 00
             0048  03 1c 00 00 00 00 00 00 00 04 00 00 00 00 00 00
@@ -196,7 +196,7 @@ fn a_checkpoint_is_a_header_and_a_body() {
             0080  00 02 00 00 00 00 00 00 06 00 00 00 00 00 00 00
             0096  22 22 00 00 00 00 00 00 00 00 00 00 00 00 00 00
             0112  e5 c2 f8 16 c4 4f 58 43 a4 66 fc f4 1e 31 d3 7c
-            0128  01 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+            0128  01 03 00 00 00 00 00 00 00 00 00 00 00 00 00 00
             0256  61 20 62 6f 64 79
             0262
         "#]],
