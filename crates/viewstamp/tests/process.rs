@@ -101,6 +101,33 @@ fn it_serves_where_it_says_and_stops_in_good_order() {
     }
 }
 
+/// The published suites give every transport port 0 and look up the one that was bound.
+#[test]
+fn it_starts_as_the_published_suites_start_a_server() {
+    let directory = Directory::new();
+    let mut command = directory.command();
+    command.env_remove("IGGY_PATH").envs([
+        ("IGGY_SYSTEM_PATH", directory.0.to_str().unwrap()),
+        ("IGGY_HTTP_ADDRESS", "127.0.0.1:0"),
+        ("IGGY_QUIC_ADDRESS", "127.0.0.1:0"),
+        ("IGGY_WEBSOCKET_ADDRESS", "127.0.0.1:0"),
+        ("IGGY_HTTP_ENABLED", "false"),
+        ("IGGY_QUIC_ENABLED", "false"),
+        ("IGGY_WEBSOCKET_ENABLED", "false"),
+        ("IGGY_SHARDING_CPU_ALLOCATION", "2"),
+    ]);
+    let (mut process, address) = directory.serve(&mut command);
+    assert_ne!(address.port(), 0);
+    assert!(TcpStream::connect(address).is_ok());
+    let file = directory.0.join("runtime/current_config.toml");
+    let table: toml::Table = fs::read_to_string(file).unwrap().parse().unwrap();
+    for transport in ["http", "quic", "websocket"] {
+        assert_eq!(table[transport]["enabled"].as_bool(), Some(false));
+    }
+    process.signal("-TERM");
+    assert_eq!(process.wait(), Some(0));
+}
+
 #[test]
 fn it_starts_again_on_what_it_left_even_after_a_kill() {
     let directory = Directory::new();

@@ -1,5 +1,5 @@
 //! What the compiler and clippy do not check: which crate may know which, how long a file may
-//! grow, which words the project does not use, that links lead somewhere.
+//! grow, which words the project does not use, that links and named tests exist.
 //!
 //! ```text
 //!   Tree (paths and texts, read once) ──▶ one function per rule ──▶ Findings
@@ -15,6 +15,7 @@ mod edges;
 mod finding;
 mod header;
 mod links;
+mod named;
 mod no_std;
 mod scan;
 mod seeds;
@@ -28,7 +29,7 @@ pub use tree::{File, Tree, root};
 /// Every rule over the whole tree, sorted by place.
 #[must_use]
 pub fn tidy(tree: &Tree) -> Vec<Finding> {
-    let rules: [fn(&Tree, &mut Vec<Finding>); 8] = [
+    let rules: [fn(&Tree, &mut Vec<Finding>); 9] = [
         edges::check,
         no_std::check,
         header::check,
@@ -37,6 +38,7 @@ pub fn tidy(tree: &Tree) -> Vec<Finding> {
         words::check,
         links::check,
         seeds::check,
+        named::check,
     ];
     let mut findings = Vec::new();
     for rule in rules {

@@ -8,7 +8,7 @@ use std::{env, process::ExitCode};
 const USAGE: &str = "\
 usage: cargo xtask tidy
 
-  tidy   crate edges, file and function sizes, banned words, headers, links;
+  tidy   crate edges, file and function sizes, banned words, headers, links, named tests;
          a warning is advice, a failure names the rule and the way out
 ";
 

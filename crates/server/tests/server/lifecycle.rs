@@ -42,7 +42,7 @@ fn warned_of_loss(node: &mut Node) -> bool {
     lines.iter().any(|line| line.contains("clean stop"))
 }
 
-fn small_segments(shards: usize) -> Options {
+pub(crate) fn small_segments(shards: usize) -> Options {
     let mut options = Options {
         shards,
         ..Options::default()

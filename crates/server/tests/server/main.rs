@@ -8,6 +8,7 @@ mod disk;
 mod meter;
 mod node;
 
+mod acceptance;
 mod bad_input;
 mod blank;
 mod checkpoints;
