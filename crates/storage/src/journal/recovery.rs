@@ -366,6 +366,12 @@ impl Journal {
         recovery.position = SEGMENT_HEADER_SIZE;
         let active = self.segments.last().expect("a segment is open");
         recovery.headless.insert(active.first);
+        // What it would have said may be known: the segments before can go without it.
+        if let Some(parent) = self.head_checksum
+            && active.first == self.head.next()
+        {
+            self.learn_parent(parent);
+        }
     }
 
     /// The identity of the op before the open segment has become known.

@@ -181,6 +181,42 @@ fn damage_at_the_end_waits_until_the_owner_knows() {
 }
 
 #[test]
+fn a_log_that_waits_for_its_owner_can_be_removed() {
+    let (mut harness, _) = log();
+    harness.disk.flip(&segment(9), 256 + 2000 + 600, 1);
+    let mut harness = harness.reopen();
+    assert_eq!(harness.tail_damaged(), Some(10));
+    harness.told();
+    harness.journal.remove(&mut harness.out);
+    harness.run();
+    assert_eq!(harness.told(), ["removed"]);
+    // So can one that is still reading what it would wait for.
+    let (mut harness, _) = log();
+    harness.disk.flip(&segment(9), 256 + 2000 + 600, 1);
+    harness.disk.power_loss();
+    let mut harness = Harness::opening(harness.disk, config());
+    harness.journal.remove(&mut harness.out);
+    harness.run();
+    assert_eq!(harness.told().last().map(String::as_str), Some("removed"));
+}
+
+#[test]
+fn segments_go_although_the_header_that_follows_them_is_damaged() {
+    let (mut harness, appended) = log();
+    // The header of the second segment and its first records.
+    for at in [7, 256 + 10, 256 + 2000] {
+        harness.disk.flip(&segment(5), at, 1);
+    }
+    let mut harness = harness.reopen();
+    assert!(harness.gaps()[0].from == Op(5));
+    harness.told();
+    harness.drop_before(9);
+    harness.run();
+    assert_eq!(harness.journal.first_op(), Op(9));
+    assert_eq!(harness.reopen().recovered(), appended[8..]);
+}
+
+#[test]
 fn a_zero_sector_at_the_end_is_torn_unless_a_record_says_otherwise() {
     for (commit, missing) in [(0, false), (2, true)] {
         let mut harness = Harness::new(config());
