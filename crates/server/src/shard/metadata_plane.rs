@@ -191,6 +191,10 @@ impl Shard {
             .iter()
             .filter(|(_, one)| one.partition().is_some());
         self.core.orphaned.extend(partitions.map(|(id, _)| *id));
+        if self.swept {
+            // If the metadata was lost here, it is only now that some are known to be gone.
+            self.look_for_leftovers();
+        }
         self.group_work.audit();
         self.release_held();
         self.unpark_behind();

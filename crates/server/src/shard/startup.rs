@@ -266,6 +266,11 @@ impl Shard {
                 self.core.leaving.remove(&id);
             }
         }
+        self.look_for_leftovers();
+    }
+
+    /// Directories of groups that are gone are removed, once it is known which there are.
+    pub(super) fn look_for_leftovers(&mut self) {
         let token = Token {
             owner: OWNER_SHARD,
             request: 0,
