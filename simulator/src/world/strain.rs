@@ -84,12 +84,14 @@ impl World {
         for node in &mut self.nodes {
             node.slowness = 1;
         }
-        let room = self.shape.limits.connections_max;
+        let limits = &self.shape.limits;
+        let room = limits.connections_max.min(limits.clients_max);
         for client in 0..self.shape.clients {
             if usize::from(client) < room {
                 self.return_client(client, Identity::Same);
             } else {
-                // More than a node has room for: whoever is left out would wait for ever.
+                // More than a node has room for, or than there are sessions for: whoever is left
+                // out would wait for ever, or take the others' sessions without end.
                 self.crash_client(client, false);
             }
         }
