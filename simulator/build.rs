@@ -4,7 +4,13 @@
 #[path = "src/marks/scan.rs"]
 mod scan;
 
-use std::{collections::BTreeSet, env, fmt::Write, fs, io, path::Path};
+use std::{
+    collections::BTreeSet,
+    env,
+    fmt::{Display, Write},
+    fs, io,
+    path::Path,
+};
 
 use wire::{Code, ErrorCode};
 
@@ -24,6 +30,7 @@ const SOURCES: [&str; 9] = [
 fn main() {
     let mut marks = BTreeSet::new();
     let mut codes = BTreeSet::new();
+    let mut checkers = BTreeSet::new();
     let mut planted = BTreeSet::new();
     for directory in SOURCES {
         println!("cargo::rerun-if-changed={directory}");
@@ -33,11 +40,15 @@ fn main() {
             planted.extend(scan::planted(text));
             if is_product {
                 codes.extend(scan::codes(text));
+            } else {
+                checkers.extend(scan::checkers(text));
             }
         };
         read(Path::new(directory), each).unwrap_or_else(|error| panic!("{directory}: {error}"));
     }
     let (commands, codes) = (commands(), named(&codes));
+    let checkers: Vec<_> = checkers.iter().map(|name| judged(name)).collect();
+    marks.extend(checkers.iter().map(|(_, mark)| mark.clone()));
     let tables = commands.iter().chain(&codes);
     marks.extend(tables.map(|(_, mark)| mark.clone()));
     let mut text = String::from("/// All marks, sorted.\npub(crate) const MARKS: &[&str] = &[\n");
@@ -49,6 +60,7 @@ fn main() {
     let _ = writeln!(text, "pub(crate) const PLANTED: &[u32] = &{planted:?};");
     text.push_str(&sites("COMMANDS", "command", &commands));
     text.push_str(&sites("CODES", "error code that the product names", &codes));
+    text.push_str(&sites("CHECKERS", "checker", &checkers));
     let out = env::var("OUT_DIR").expect("cargo sets it");
     fs::write(Path::new(&out).join("marks.rs"), text).expect("a directory of our own");
 }
@@ -69,13 +81,19 @@ fn named(constants: &BTreeSet<String>) -> Vec<(u32, String)> {
         .collect()
 }
 
-/// A table of marks by number.
-fn sites(name: &str, what: &str, marks: &[(u32, String)]) -> String {
+/// The mark of a checker that has judged anything at all, by its name.
+fn judged(name: &str) -> (String, String) {
+    (format!("{name:?}"), format!("checker: {name} has judged"))
+}
+
+/// A table of marks by what they are known by.
+fn sites<K: Display>(name: &str, what: &str, marks: &[(K, String)]) -> String {
     let count = marks.len();
-    let mut text = format!("\n/// A mark for each {what}, by number.\n");
+    let key = if name == "CHECKERS" { "&str" } else { "u32" };
+    let mut text = format!("\n/// A mark for each {what}, by what it is known by.\n");
     let _ = writeln!(
         text,
-        "static {name}: [(u32, base::marks::Site); {count}] = ["
+        "static {name}: [({key}, base::marks::Site); {count}] = ["
     );
     for (number, mark) in marks {
         let _ = writeln!(text, "    ({number}, base::marks::Site::new(\"{mark}\")),");

@@ -23,6 +23,8 @@ pub struct ClientConfig {
     pub username: String,
     /// At most 255 bytes.
     pub password: String,
+    /// A personal access token to log in with, in the place of name and password; 1 to 255 bytes.
+    pub token: Option<String>,
     /// Bounds.
     pub limits: ClientLimits,
     /// Timeouts.
@@ -39,6 +41,7 @@ impl ClientConfig {
             nodes,
             username: credentials.0.into(),
             password: credentials.1.into(),
+            token: None,
             limits: ClientLimits::default(),
             timing: ClientTiming::default(),
         }

@@ -21,9 +21,12 @@ pub(crate) fn request(config: &ClientConfig) -> RequestFrame {
             sdk_name: Name::new(SDK_NAME).expect("1 to 255 bytes"),
             sdk_version: ShortText(env!("CARGO_PKG_VERSION")),
         },
-        credentials: Credentials::Password {
-            username: Name::new(&config.username).expect("user names are 1 to 255 bytes"),
-            password: Secret(&config.password),
+        credentials: match &config.token {
+            Some(token) => Credentials::Token(Secret(token)),
+            None => Credentials::Password {
+                username: Name::new(&config.username).expect("user names are 1 to 255 bytes"),
+                password: Secret(&config.password),
+            },
         },
         context: Text(""),
     });

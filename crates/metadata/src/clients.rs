@@ -234,7 +234,12 @@ impl ClientTable {
     /// Removes the client that committed least recently. The op it last committed is the same
     /// on every replica, so is the choice.
     fn evict(&mut self) -> (ClientId, u64) {
-        let (_, client) = self.by_age.pop_first().expect("a full table is not empty");
+        let least = if base::planted::bug(58) {
+            self.by_age.pop_last()
+        } else {
+            self.by_age.pop_first()
+        };
+        let (_, client) = least.expect("a full table is not empty");
         let entry = self
             .clients
             .remove(&client)

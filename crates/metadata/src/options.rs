@@ -232,6 +232,9 @@ impl TopicOptions {
     /// for a topic smaller than one of its segments.
     pub fn update(self, options: Options<'_>, limits: &Limits) -> Result<Self, ErrorCode> {
         let mut updated = self;
+        if base::planted::bug(69) {
+            updated.message_expiry = UNLIMITED;
+        }
         for (name, value) in options.iter() {
             let entry = find(name).filter(|entry| entry.updatable);
             let entry = entry.ok_or(ErrorCode::UNSUPPORTED_OPTION_KEY)?;

@@ -186,6 +186,9 @@ impl Users {
             return Err(ErrorCode::USERS_LIMIT_REACHED);
         }
         let permissions = within(user.permissions, limits)?;
+        if base::planted::bug(70) {
+            self.newest = *self.users.last_key_value().expect("root is there").0;
+        }
         self.newest += 1;
         let name: Arc<str> = user.name.as_str().into();
         self.names.insert(name.clone(), self.newest);
@@ -255,6 +258,9 @@ impl Users {
         let id = self.resolve(user)?;
         if id == ROOT {
             return Err(ErrorCode::CANNOT_CHANGE_PERMISSIONS);
+        }
+        if permissions.is_none() && base::planted::bug(57) {
+            return Ok(());
         }
         self.user_mut(id).permissions = within(permissions, limits)?;
         Ok(())

@@ -43,6 +43,7 @@ pub(crate) fn ensure(
     time: u64,
     message: impl FnOnce() -> String,
 ) -> Verdict {
+    crate::marks::reach_checker(check);
     if holds {
         return Ok(());
     }

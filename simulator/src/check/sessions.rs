@@ -84,6 +84,11 @@ impl Sessions {
         self.owners.get(&client).copied()
     }
 
+    /// The session that a client is in.
+    pub(crate) fn session_of(&self, client: ClientId) -> Option<u64> {
+        self.live.get(&client).map(|live| live.session)
+    }
+
     /// Who a session was opened for.
     pub(crate) fn opened(&self, session: u64) -> Option<(ClientId, u32)> {
         self.opened.get(&session).copied()

@@ -8,7 +8,7 @@ mod scan;
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use wire::{Code, ErrorCode};
+use wire::{Code, ErrorCode, EvictionReason};
 
 use crate::profile::{PROFILES, Profile};
 
@@ -28,6 +28,73 @@ pub(crate) struct Elsewhere {
 /// The marks that the first profile cannot reach, and who does.
 pub(crate) const ELSEWHERE: &[Elsewhere] = &[];
 
+/// Malformed requests come from the tests of bad input, which send every golden vector cut, longer
+/// and with other lengths; our client makes none.
+const MALFORMED: &str = "our client sends nothing malformed; the tests of bad input do";
+const LIMIT: &str = "a run creates too little; the tests at limit and limit + 1 do";
+const LEGACY: &str = "a login that nobody may make any more; our client cannot";
+
+/// The marks that no run can reach, and why.
+pub(crate) const UNREACHABLE: &[(&str, &str)] = &[
+    (
+        "code: 1 error",
+        "told where a hash cannot be computed; here it can",
+    ),
+    (
+        "code: 1010 stream_name_not_found",
+        "a stream that is not there is 1009, by name too",
+    ),
+    ("code: 1020 too_many_streams", LIMIT),
+    (
+        "code: 2011 topic_name_not_found",
+        "a topic that is not there is 2010, by name too",
+    ),
+    ("code: 2021 too_many_topics", LIMIT),
+    ("code: 3 invalid_command", MALFORMED),
+    (
+        "code: 3008 no_partitions",
+        "the workload names partitions and leaves none to be chosen",
+    ),
+    (
+        "code: 3009 topic_full",
+        "nothing is refused for size: the oldest goes",
+    ),
+    ("code: 3013 partition_id_space_exhausted", LIMIT),
+    ("code: 3024 too_many_consumer_offsets", LIMIT),
+    ("code: 4 invalid_format", MALFORMED),
+    ("code: 4009 invalid_messages_count", MALFORMED),
+    ("code: 4017 too_big_user_headers", MALFORMED),
+    ("code: 4022 too_big_message_payload", LIMIT),
+    ("code: 4024 empty_message_payload", MALFORMED),
+    ("code: 4027 invalid_message_checksum", MALFORMED),
+    ("code: 4036 invalid_messages_size", MALFORMED),
+    ("code: 4038 invalid_message_timestamp_delta", MALFORMED),
+    ("code: 4039 invalid_batch_checksum", MALFORMED),
+    ("code: 4043 options_block_too_large", MALFORMED),
+    ("code: 4101 invalid_reserved_field", MALFORMED),
+    ("code: 5007 cannot_create_consumer_group_info", LIMIT),
+    ("code: 52 personal_access_tokens_limit_reached", LIMIT),
+    (
+        "code: 54 personal_access_token_expired",
+        "clients are told 53, as by Iggy",
+    ),
+    ("code: 55 users_limit_reached", LIMIT),
+    (
+        "code: 72 cannot_decrypt_data",
+        "all nodes of a run have the same key",
+    ),
+    (
+        "code: 9000 snapshot_file_completion_failed",
+        "archives are always made here",
+    ),
+    ("command: login_user", LEGACY),
+    ("command: login_with_personal_access_token", LEGACY),
+    (
+        "command: logout",
+        "our client ends its connection instead; the interop suites log out",
+    ),
+];
+
 /// A client was answered to this command, well or badly.
 pub(crate) fn reach_command(code: Code) {
     reach(&COMMANDS, code.number());
@@ -38,10 +105,28 @@ pub(crate) fn reach_code(code: ErrorCode) {
     reach(&CODES, code.0);
 }
 
+/// A checker has judged something: one that nobody feeds passes everything.
+pub(crate) fn reach_checker(check: &str) {
+    if let Ok(index) = CHECKERS.binary_search_by_key(&check, |(name, _)| *name) {
+        CHECKERS[index].1.reach();
+    }
+}
+
 fn reach(table: &'static [(u32, base::marks::Site)], number: u32) {
     if let Ok(index) = table.binary_search_by_key(&number, |(number, _)| *number) {
         table[index].1.reach();
     }
+}
+
+/// A client was told that it has no session; the protocol has codes for some reasons.
+pub(crate) fn reach_eviction(reason: EvictionReason) {
+    reach_code(match reason {
+        EvictionReason::StaleClient => ErrorCode::STALE_CLIENT,
+        EvictionReason::InvalidCredentials => ErrorCode::INVALID_CREDENTIALS,
+        EvictionReason::InvalidToken => ErrorCode::INVALID_PERSONAL_ACCESS_TOKEN,
+        EvictionReason::UserInactive => ErrorCode::USER_INACTIVE,
+        _ => return,
+    });
 }
 
 /// How many seeds have reached each mark.
@@ -67,7 +152,9 @@ impl Marks {
     /// What a campaign of `profile` should have reached and has not: in the first profile all
     /// but the marks of others, in another profile its own.
     pub(crate) fn missed(&self, profile: &Profile) -> Vec<&'static str> {
-        missed(profile.name, PROFILES[0].name, ELSEWHERE, self.all())
+        let all = self.all();
+        let all = all.filter(|(mark, _)| !UNREACHABLE.iter().any(|(known, _)| known == mark));
+        missed(profile.name, PROFILES[0].name, ELSEWHERE, all)
     }
 
     /// The table of `--marks`, the rarest first.
@@ -79,6 +166,9 @@ impl Marks {
             let _ = write!(text, "{seeds:>7}  {mark}");
             if let Some(Elsewhere { profile, why, .. }) = elsewhere(mark) {
                 let _ = write!(text, " (only in {profile}: {why})");
+            }
+            if let Some((_, why)) = UNREACHABLE.iter().find(|(known, _)| *known == mark) {
+                let _ = write!(text, " (not here: {why})");
             }
             text.push('\n');
         }
@@ -149,6 +239,10 @@ mod tests {
             assert!(MARKS.contains(&row.mark), "{}: no such mark", row.mark);
             assert!(Profile::find(row.profile).is_some(), "{}", row.profile);
             assert!(row.why.len() > 10);
+        }
+        for (mark, why) in UNREACHABLE {
+            assert!(MARKS.contains(mark), "{mark}: no such mark");
+            assert!(why.len() > 10);
         }
     }
 }

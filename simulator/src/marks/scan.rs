@@ -38,6 +38,20 @@ pub(crate) fn codes(source: &str) -> Vec<String> {
     names
 }
 
+/// The names by which checkers of `source` fail.
+pub(crate) fn checkers(source: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let lines = source.lines().map(str::trim);
+    for line in lines {
+        let rest = line.strip_prefix("const CHECK: &str = \"");
+        names.extend(
+            rest.and_then(|rest| rest.strip_suffix("\";"))
+                .map(String::from),
+        );
+    }
+    names
+}
+
 /// A place in a source text.
 struct Reader<'a> {
     source: &'a str,
@@ -135,6 +149,12 @@ mod tests {
         assert!(marks("sometimes!(\"x").len() <= 1);
         assert!(marks("sometimes!(").is_empty());
         assert!(planted("planted::bug(").is_empty());
+    }
+
+    #[test]
+    fn checkers_are_found_by_the_name_that_they_fail_with() {
+        let source = "const CHECK: &str = \"views\";\nconst OTHER: &str = \"no\";";
+        assert_eq!(checkers(source), ["views"]);
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub(crate) const TABLE: [Mutant; 36] = [
 
 /// Bugs of our own: each was in the product for some hours, until a test or a seed found it.
 #[rustfmt::skip]
-pub(crate) const OWN: [Mutant; 18] = [
+pub(crate) const OWN: [Mutant; 23] = [
     bug(37, 'S', 500, "succession", "log_view stored before the log that belongs to it is durable"),
     bug(38, 'S', 1_000, "succession", "a log in doubt wins over a trusted quorum"),
     bug(39, 'S', 1_000, "succession", "a new primary repairs its log from any voter"),
@@ -109,6 +109,11 @@ pub(crate) const OWN: [Mutant; 18] = [
     bug(52, 'S', 500, "swarm", "a purge that has been is done again after a change of primaries"),
     bug(53, 'R', 1_000, "solo", "files of a trimmed log go before a checkpoint covers it"),
     bug(54, 'S', 100, "swarm", "every encrypted body has the same salt"),
+    bug(57, 'S', 500, "swarm", "taking all rights from a user leaves them"),
+    bug(58, 'S', 500, "client", "the session that makes room is the one heard of last"),
+    bug(69, 'S', 500, "swarm", "an update of a topic forgets the expiry that it does not name"),
+    bug(70, 'S', 500, "swarm", "the number of a deleted user is given again"),
+    bug(71, 'S', 500, "partition", "metadata are read without asking the primary how new they are"),
 ];
 
 /// Those that die within some ten seconds of a processor: CI hunts them on every run.

@@ -1,6 +1,6 @@
 //! Calls, as whoever judges their answers needs them.
 
-use wire::PollingStrategy;
+use wire::{Code, PollingStrategy};
 
 use crate::check::linear::{Target, Window};
 
@@ -108,6 +108,11 @@ pub(crate) enum Call {
     GetGroups {
         topic: u64,
     },
+    /// About what nobody counts on: only the auditor knows what it comes to.
+    Spare {
+        code: Code,
+        writes: bool,
+    },
     Ping,
     Metadata,
 }
@@ -115,6 +120,9 @@ pub(crate) enum Call {
 impl Call {
     /// It is numbered by its client, and done once however often it is sent.
     pub(super) const fn is_write(&self) -> bool {
+        if let Self::Spare { writes, .. } = self {
+            return *writes;
+        }
         !matches!(
             self,
             Self::GetStream { .. }

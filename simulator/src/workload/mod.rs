@@ -10,10 +10,12 @@ mod consumer_offsets;
 mod given;
 mod groups;
 mod last;
+mod logins;
 mod poll;
 mod produce;
 mod refused;
 mod segments;
+mod spare;
 mod streams;
 mod system;
 mod topics;
@@ -23,7 +25,7 @@ use std::collections::BTreeMap;
 
 use base::{ClientId, Domain, Prng};
 use client::{ClientError, Completion, Reply, RequestFrame};
-use wire::{Identifier, Name};
+use wire::{Code, Identifier, Name, ShortText};
 
 use crate::{
     check::{
@@ -38,6 +40,7 @@ pub(crate) use call::{Call, Made};
 pub(crate) use given::Order;
 pub(crate) use groups::{consumer_key, is_group};
 pub(crate) use last::FinalCall;
+pub(crate) use logins::Login;
 pub(crate) use produce::payload_target;
 
 const CHECK: &str = "answers";
@@ -71,6 +74,8 @@ struct Caller {
     numbers: u64,
     pending: Option<(Call, u64)>,
     sequence: u64,
+    /// The session it is in, as far as is known.
+    session: Option<u64>,
 }
 
 /// See the module.
@@ -80,6 +85,7 @@ pub(crate) struct Workload {
     topics: BTreeMap<u64, Topic>,
     users: users::Users,
     groups: groups::Groups,
+    logins: logins::Logins,
     names: u64,
     durability: Durability,
     segment_size: u64,
@@ -117,6 +123,7 @@ impl Workload {
                 numbers: 0,
                 pending: None,
                 sequence: 0,
+                session: None,
             }
         };
         Self {
@@ -125,6 +132,7 @@ impl Workload {
             topics: BTreeMap::new(),
             users: users::Users::default(),
             groups: groups::Groups::default(),
+            logins: logins::Logins::default(),
             names: 0,
             durability: shape.durability,
             segment_size: shape.limits.segment_size,
@@ -142,6 +150,11 @@ impl Workload {
 
     pub(crate) fn id(&self, client: usize) -> ClientId {
         self.callers[client].id
+    }
+
+    /// A client is in this session.
+    pub(crate) fn on_session(&mut self, client: usize, session: Option<u64>) {
+        self.callers[client].session = session;
     }
 
     /// The next call of a client that has none outstanding.
@@ -281,16 +294,38 @@ impl Sampler<'_> {
         if self.some_target().is_none() {
             return self.sample_set_up();
         }
+        if self.workload.logins.is_guest(self.client) {
+            return self.sample_as_guest();
+        }
         match self.prng().below(100) {
-            0..48 => self.sample_send(),
-            48..63 => self.sample_poll(),
-            63..72 => self.sample_consumer_offset(),
-            72..86 => self.sample_group(),
+            0..43 => self.sample_send(),
+            43..56 => self.sample_poll(),
+            56..65 => self.sample_consumer_offset(),
+            65..78 => self.sample_group(),
+            78..86 => self.sample_spare(),
             86..88 => self.sample_trim(),
             88..91 => self.sample_stream(),
             91..95 => self.sample_topic(),
             95..98 => self.sample_user(),
             _ => self.sample_system(),
+        }
+    }
+
+    /// A guest does not create what others count on, nor joins a group: it may be sent away.
+    fn sample_as_guest(&mut self) -> (Call, RequestFrame) {
+        match self.prng().below(100) {
+            0..25 => self.sample_send(),
+            25..45 => self.sample_poll(),
+            45..58 => self.sample_consumer_offset(),
+            58..62 => self.sample_trim(),
+            _ => self.sample_spare(),
+        }
+    }
+
+    /// A token was told, to whoever may read this.
+    fn hear_token(&mut self, reply: &Reply) {
+        if let Ok(ShortText(token)) = reply.decode::<ShortText<'_>>() {
+            self.workload.logins.on_token(token);
         }
     }
 
@@ -356,6 +391,12 @@ impl Sampler<'_> {
             | Call::SyncGroup { .. }
             | Call::GetGroup { .. }
             | Call::GetGroups { .. } => self.judge_group(call, reply),
+            Call::Spare { code, .. } => {
+                if *code == Code::CreatePersonalAccessToken {
+                    self.hear_token(reply);
+                }
+                Ok(())
+            }
             Call::Ping | Call::Metadata => self.judge_system(call, start, reply),
         }
     }

@@ -48,6 +48,15 @@ impl Sampler<'_> {
                 self.workload.unknown += 1;
                 return Ok(false);
             }
+            ClientError::Stopped { maybe_applied, .. }
+                if self.workload.logins.is_guest(self.client) =>
+            {
+                self.workload.unknown += 1;
+                if !maybe_applied {
+                    self.settle_doubt(call);
+                }
+                return Ok(false);
+            }
             ClientError::Stopped { reason, .. } => {
                 let client = self.client;
                 self.fail(format!("client {client} was stopped: {reason}"))?;
@@ -60,7 +69,12 @@ impl Sampler<'_> {
         }
         self.on_group_refused(call);
         let did_it = self.is_done_before(call, code, error.maybe_applied());
-        let allowed = did_it || is_answer(call, code) || self.is_disk_to_blame(call, code);
+        let audited = matches!(call, Call::Spare { .. });
+        let allowed = did_it
+            || audited
+            || is_answer(call, code)
+            || self.is_shut_out(code)
+            || self.is_disk_to_blame(call, code);
         if !allowed {
             let client = self.client;
             self.fail(format!("client {client} was refused {call:?} with {code}"))?;
@@ -81,6 +95,12 @@ impl Sampler<'_> {
         let done = self.workload.sessions_end && maybe_applied && EXISTS.contains(&code) && creates;
         base::sometimes!(done, "fault: a session is lost between two attempts");
         done
+    }
+
+    /// A guest may lack a right, or not be there any more.
+    fn is_shut_out(&self, code: ErrorCode) -> bool {
+        let codes = [ErrorCode::UNAUTHORIZED, ErrorCode::UNAUTHENTICATED];
+        self.workload.logins.is_guest(self.client) && codes.contains(&code)
     }
 
     /// A full disk takes no writes; a damaged one does not show what it holds, rather than to

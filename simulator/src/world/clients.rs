@@ -20,6 +20,7 @@ use crate::{
     marks,
     network::address_of,
     schedule::Identity,
+    workload::Login,
 };
 
 pub(super) struct SimulatedClient {
@@ -36,6 +37,9 @@ pub(super) struct SimulatedClient {
     hurried: u32,
     /// What it waits for; the body only if it is a read.
     asked: Option<Read>,
+    /// What anybody had been told of when it began to log in as somebody else, until it is known
+    /// what became of that.
+    pub(super) login_floor: Option<u64>,
 }
 
 impl SimulatedClient {
@@ -90,6 +94,7 @@ impl World {
                 thinking: false,
                 hurried: 0,
                 asked: None,
+                login_floor: None,
             });
             self.execute_client(index, &mut out);
             self.outbox = out;
@@ -110,13 +115,24 @@ impl World {
             .collect();
         let first = prng.index(nodes.len());
         nodes.rotate_left(first);
+        let (mut username, mut password) = (USERNAME.into(), PASSWORD.into());
+        let mut token = None;
+        match self.workload.login(usize::from(index)).clone() {
+            Login::Root => {}
+            Login::User {
+                name,
+                password: word,
+            } => (username, password) = (name, word),
+            Login::Token { token: secret } => token = Some(secret),
+        }
         let impatient = self.shape.impatient && self.phase == Phase::Faults;
         let config = ClientConfig {
             id: self.workload.id(usize::from(index)),
             last_request,
             nodes,
-            username: USERNAME.into(),
-            password: PASSWORD.into(),
+            username,
+            password,
+            token,
             limits: ClientLimits {
                 queue_max: 4,
                 frame_size_max: 1 << 20,
@@ -176,6 +192,7 @@ impl World {
         target.client = client;
         target.prng = prng;
         target.alive = true;
+        target.login_floor = Some(self.auditor.told());
         self.execute_client(index, &mut out);
         self.outbox = out;
         self.plan_client_deadline(index);
@@ -282,6 +299,7 @@ impl World {
         self.execute_client(index, &mut out);
         self.outbox = out;
         self.plan_client_deadline(index);
+        self.mind_login(index);
     }
 
     /// What a client was told is what it should have been.
@@ -296,6 +314,7 @@ impl World {
             Err(_) => return,
         };
         marks::reach_command(read.code);
+        self.audit_login(index, true);
         let is_read = read.code.operation() == Operation::NonReplicated;
         if is_read && !excused {
             let client = self.workload.id(slot);
@@ -378,6 +397,12 @@ impl World {
         if self.phase != Phase::Faults || !self.workload.is_idle(slot) {
             return;
         }
+        if let Some(login) = self.workload.next_login(slot) {
+            self.log_in_as(client, login);
+            return;
+        }
+        let session = self.auditor.sessions.session_of(self.workload.id(slot));
+        self.workload.on_session(slot, session);
         let request = self.workload.next(self.time, slot);
         if self.trace {
             super::trace::call(self.time, client, self.workload.pending(slot));
@@ -404,6 +429,9 @@ impl World {
         let slot = usize::from(client);
         if !self.workload.is_idle(slot) || !self.clients[slot].alive {
             return;
+        }
+        if *self.workload.login(slot) != Login::Root {
+            self.log_in_as(client, Login::Root);
         }
         if let Some(call) = self.last_calls.pop() {
             let request = self.workload.finally(self.time, slot, call);

@@ -19,6 +19,7 @@ mod digest;
 mod excuses;
 mod faults;
 mod finish;
+mod logins;
 mod nodes;
 mod observe;
 mod scripted;
@@ -37,6 +38,7 @@ use platform::{Outbox, Token};
 
 pub(crate) use clock::ClockShape;
 pub(crate) use digest::{CHECKPOINT, Digest};
+pub(crate) use nodes::USERNAME;
 pub(crate) use scripted::{Bytes as Damaged, Wait};
 pub(crate) use watch::{Seen, Watch};
 

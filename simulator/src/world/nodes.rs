@@ -151,7 +151,7 @@ fn hash_password(password: &str, salt: &[u8]) -> String {
 }
 
 /// Stands for the digest of a token.
-fn digest_token(token: &str) -> [u8; 32] {
+pub(super) fn digest_token(token: &str) -> [u8; 32] {
     let digest = base::checksum::xxh3_128(token.as_bytes());
     let mut bytes = [0; 32];
     bytes[..16].copy_from_slice(&digest.to_le_bytes());
@@ -642,7 +642,7 @@ impl World {
         }
     }
 
-    fn verify_password(&mut self, password: &str, hash: &str) -> bool {
+    pub(super) fn verify_password(&mut self, password: &str, hash: &str) -> bool {
         let key = format!("{password}\0{hash}");
         if let Some((_, matches)) = self.passwords.iter().find(|(known, _)| *known == key) {
             return *matches;

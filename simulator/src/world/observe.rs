@@ -423,6 +423,7 @@ impl World {
             let body = &frame[HEADER_SIZE..];
             self.auditor.on_reply(time, place, &header, body)
         } else if let Ok(header) = EvictionHeader::decode(frame) {
+            crate::marks::reach_eviction(header.reason);
             let sessions = &mut self.auditor.sessions;
             sessions.on_eviction(time, place, header.reason)
         } else {

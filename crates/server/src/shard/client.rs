@@ -196,7 +196,7 @@ impl Shard {
             drop(request);
             return self.refuse(connection, header, frame, (code, bound.user, knowledge));
         }
-        if reads_metadata(&request) && !self.knows(knowledge) {
+        if reads_metadata(&request) && !self.knows(knowledge) && !base::planted::bug(71) {
             drop(request);
             let ask = self.ask(connection, header, frame, bound.user);
             return self.refresh(ask);

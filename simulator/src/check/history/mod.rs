@@ -519,6 +519,7 @@ fn explain<M: Model>(
     searched: &mut Searched,
 ) -> Verdict {
     searched.objects += 1;
+    crate::marks::reach_checker(CHECK);
     match wgl::search(model, &calls.calls, CONFIGURATIONS_MAX) {
         wgl::Verdict::Linearizable => Ok(()),
         wgl::Verdict::Undecided => {

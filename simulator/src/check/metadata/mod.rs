@@ -96,6 +96,27 @@ impl Auditor {
         self.ended = true;
     }
 
+    pub(crate) const fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// What the log has had as the password of a user since an op; none while it could not log
+    /// in.
+    pub(crate) fn passwords_since(&self, op: u64, name: &str) -> Vec<Option<String>> {
+        let versions = self.versions_since(op);
+        versions.map(|state| state.password_of(name)).collect()
+    }
+
+    /// Whether a token has opened anything since an op, and whether it may have been shut. What
+    /// has an end may have ended by a node's clock; the op of a login says by whose.
+    pub(crate) fn token_since(&self, op: u64, digest: &[u8]) -> (bool, bool) {
+        let ends = self.versions_since(op).map(|state| state.end_of(digest));
+        let ends: Vec<Option<Option<u64>>> = ends.collect();
+        let open = ends.iter().any(Option::is_some);
+        let shut = ends.iter().any(|end| !matches!(end, Some(None)));
+        (open, shut)
+    }
+
     /// The newest op that anybody was told of: a read that begins now must show it.
     pub(crate) const fn told(&self) -> u64 {
         self.told

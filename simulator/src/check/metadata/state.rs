@@ -108,6 +108,12 @@ fn refuse_if(reasons: Vec<ErrorCode>) -> Result<(), Vec<ErrorCode>> {
     }
 }
 
+/// The same reasons, and that options are not supported, if they are `unsupported` ones.
+fn with(mut held: Vec<ErrorCode>, unsupported: bool) -> Vec<ErrorCode> {
+    held.extend(unsupported.then_some(ErrorCode::UNSUPPORTED_OPTION_KEY));
+    held
+}
+
 fn reasons(conditions: &[(bool, ErrorCode)]) -> Result<(), Vec<ErrorCode>> {
     let held = conditions.iter().filter(|(holds, _)| *holds);
     refuse_if(held.map(|(_, code)| *code).collect())
@@ -309,12 +315,13 @@ impl State {
         name: Name<'_>,
         options: Options<'_>,
     ) -> Step {
+        let unsupported = !options.is_empty();
         let id = self.find_stream(stream);
-        let id = id.ok_or_else(|| vec![ErrorCode::STREAM_ID_NOT_FOUND])?;
+        let id = id.ok_or_else(|| with(vec![ErrorCode::STREAM_ID_NOT_FOUND], unsupported))?;
         let owner = self.find_stream(Identifier::Named(name));
         let taken = owner.is_some_and(|owner| owner != id);
         reasons(&[
-            (!options.is_empty(), ErrorCode::UNSUPPORTED_OPTION_KEY),
+            (unsupported, ErrorCode::UNSUPPORTED_OPTION_KEY),
             (taken, ErrorCode::STREAM_NAME_ALREADY_EXISTS),
         ])?;
         self.stream(id).name = name.as_str().into();
@@ -441,7 +448,9 @@ impl State {
     }
 
     fn update_user(&mut self, of: &UpdateUser<'_>) -> Step {
-        let id = self.user(of.user)?;
+        let found = self.user(of.user);
+        let unsupported = !of.options.is_empty();
+        let id = found.map_err(|held| with(held, unsupported))?;
         let named = of
             .username
             .and_then(|name| self.find_user(Identifier::Named(name)));
@@ -450,7 +459,7 @@ impl State {
         let wrong = length.is_some_and(|length| !(3..=50).contains(&length));
         let shut_out = id == 0 && of.status == Some(UserStatus::Inactive);
         reasons(&[
-            (!of.options.is_empty(), ErrorCode::UNSUPPORTED_OPTION_KEY),
+            (unsupported, ErrorCode::UNSUPPORTED_OPTION_KEY),
             (wrong, ErrorCode::INVALID_USERNAME),
             (taken, ErrorCode::USER_ALREADY_EXISTS),
             (shut_out, ErrorCode::INVALID_USER_STATUS),
@@ -493,6 +502,20 @@ impl State {
         ])?;
         user.tokens.insert(name.into(), (digest, end.flatten()));
         Ok(Told::Token)
+    }
+
+    /// What the log has of a user's password, if it may log in.
+    pub(super) fn password_of(&self, name: &str) -> Option<String> {
+        let user = self.users.values().find(|user| user.name == name)?;
+        (user.status == UserStatus::Active).then(|| user.password.clone())
+    }
+
+    /// When a token ends that may be logged in with.
+    pub(super) fn end_of(&self, digest: &[u8]) -> Option<Option<u64>> {
+        let users = self.users.values();
+        let active = users.filter(|user| user.status == UserStatus::Active);
+        let mut tokens = active.flat_map(|user| user.tokens.values());
+        tokens.find(|(of, _)| of == digest).map(|(_, end)| *end)
     }
 
     /// Whether a login as this user is let in by what the log has of it, and else why not.
