@@ -16,6 +16,8 @@ mod atlas;
 mod body;
 mod check;
 mod cli;
+#[cfg(test)]
+mod compatibility;
 mod disk;
 mod history;
 mod marks;
