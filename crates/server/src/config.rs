@@ -89,7 +89,8 @@ pub struct Limits {
     pub client_queue_bytes_max: usize,
     /// Bytes queued on one replica link before prepares are left to repair.
     pub replica_queue_bytes_max: usize,
-    /// Requests that wait for their group to be built or to find its primary, per shard.
+    /// Requests that wait for their group to be built or to find its primary, per shard; and those
+    /// whose password or token is being computed.
     pub parked_max: usize,
     /// Bytes of a segment of a partition whose topic does not say.
     pub segment_size: u64,

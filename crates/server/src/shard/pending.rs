@@ -73,8 +73,15 @@ impl Shard {
         knowledge == Knowledge::Fresh || self.serves_metadata()
     }
 
-    /// Sends a request's computation off the turn.
+    /// Sends a request's computation off the turn, unless too many are on their way: a client that
+    /// was told that it took too long may ask again while the first one still goes on.
     pub(super) fn compute(&mut self, pending: Pending, work: Work) {
+        let others = self.pending.values();
+        let computing = others.filter(|pending| !matches!(pending.stage, Stage::Refresh));
+        if computing.count() >= self.core.config.limits.parked_max {
+            let refusal = pending.ask.refuse(ErrorCode::TRANSIENT_NOT_ACCEPTED);
+            return self.core.answers.push(refusal);
+        }
         let number = pending.ask.ticket.number;
         let token = Token {
             owner: OWNER_SHARD,

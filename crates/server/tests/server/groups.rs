@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use wire::{
     AckLevel, Codec, Consumer, ConsumerKind, ErrorCode, EvictionReason, Identifier,
-    OptionalPartition, PollingStrategy, Request,
+    OptionalPartition, Partitioning, PollingStrategy, Request,
     reply::{
         Assignment, ClientDetails, ConsumerOffset, GroupDetails, GroupRecord,
         POLL_PARTITION_RESYNC, Route,
@@ -17,7 +17,7 @@ use wire::{
 };
 
 use crate::{
-    client::{Answer, Client, Polled, name, offset_of, poll, topic},
+    client::{Answer, Client, Polled, batch_of, name, offset_of, poll, send, topic},
     cluster::Cluster,
     node::{Node, Options},
 };
@@ -591,6 +591,66 @@ fn what_was_polled_and_not_committed_is_withheld_across_a_failover() {
         .expect("stored");
     let answer = in_cluster(cluster, 2, old, &read);
     assert_eq!(polled(&answer), Some(vec![2, 3]));
+}
+
+/// As the one above, for the partition that is to move.
+#[test]
+fn a_partition_on_the_move_is_withheld_across_a_failover_and_moves_once_committed() {
+    let cluster = &mut Cluster::new(3);
+    cluster.pass_millis(3_000);
+    let admin = &mut cluster.log_in(2, 1);
+    cluster.create_topic(2, admin, 2);
+    let batch = batch_of(&["a", "b", "c"]);
+    let write = send(Partitioning::PartitionId(1), &batch, 3);
+    for request in [&create(), &write] {
+        let answer = in_cluster(cluster, 2, admin, request);
+        answer.result().expect("done");
+    }
+    let sync = Request::SyncConsumerGroup(group());
+    let read = Request::PollMessages(poll_of(Some(1), 2, false));
+    let [old, new] = &mut [cluster.log_in(2, 2), cluster.log_in(2, 3)];
+    let answer = in_cluster(cluster, 2, old, &join());
+    answer.result().expect("joined");
+    let answer = in_cluster(cluster, 2, old, &read);
+    assert_eq!(polled(&answer), Some(vec![0, 1]));
+    let groups = cluster.nodes[2].observations.iter();
+    let groups = groups.filter_map(|seen| match seen {
+        server::Observation::View { group, .. } if *group != base::GroupId::METADATA => {
+            Some(*group)
+        }
+        _ => None,
+    });
+    let last = groups.max().expect("the group of partition 1");
+    let primary = cluster.primary(last).expect("it has one");
+    assert_ne!(primary, 2, "clients are on a backup");
+    cluster.kill(primary);
+    cluster.pass_millis(8_000);
+    let answer = in_cluster(cluster, 2, new, &join());
+    answer.result().expect("joined");
+    cluster.pass_millis(2_000);
+    let shares = |cluster: &mut Cluster, old: &mut Client, new: &mut Client| {
+        [old, new].map(|member| assigned(&in_cluster(cluster, 2, member, &sync)))
+    };
+    assert_eq!(
+        shares(cluster, old, new),
+        [Some(vec![0]), Some(vec![])],
+        "it is in flight"
+    );
+    for member in [&mut *old, &mut *new] {
+        assert_eq!(polled(&in_cluster(cluster, 2, member, &read)), None);
+    }
+    // The next primary takes all that was there for polled: 2 may have been.
+    for (offset, moved) in [(1, vec![]), (2, vec![1])] {
+        let answer = in_cluster(cluster, 2, old, &store_of(1, offset));
+        answer.result().expect("stored");
+        cluster.pass_millis(2_000);
+        let expected = [Some(vec![0]), Some(moved)];
+        assert_eq!(shares(cluster, old, new), expected, "committed {offset}");
+    }
+    let answer = in_cluster(cluster, 2, admin, &write);
+    answer.result().expect("sent");
+    let answer = in_cluster(cluster, 2, new, &read);
+    assert_eq!(polled(&answer), Some(vec![3, 4]), "nothing twice");
 }
 
 #[test]

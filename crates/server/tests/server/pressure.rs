@@ -6,8 +6,8 @@ use core::time::Duration;
 use wire::{Code, ErrorCode, Partitioning, PollingStrategy, Request, RequestHeader, header};
 
 use crate::{
-    client::{Client, batch_of, confirmed, create_stream, create_topic, send},
-    node::{Node, Options},
+    client::{Client, batch_of, confirmed, create_stream, create_topic, login, send},
+    node::{Node, Options, PASSWORD, USERNAME},
 };
 
 fn options(shards: usize) -> Options {
@@ -100,6 +100,36 @@ fn requests_beyond_the_parking_lot_are_refused_at_once_and_the_parked_after_thei
     node.let_go();
     let polled = client.poll(node, 0, PollingStrategy::First, 9);
     assert!(polled.messages.is_empty());
+}
+
+#[test]
+fn logins_beyond_what_is_being_computed_are_refused_at_once_and_may_come_again() {
+    let mut options = options(1);
+    options.limits.parked_max = 2;
+    let node = &mut Node::with(options);
+    let mut before = Client::log_in(node, 9);
+    let mut clients: Vec<Client> = (1..=4).map(|id| Client::connect(node, id)).collect();
+    node.hold_logins = true;
+    for client in &mut clients {
+        let frame = client.frame(&login(USERNAME, PASSWORD));
+        node.send(client.connection, &frame);
+    }
+    let refused = Some(ErrorCode::TRANSIENT_NOT_ACCEPTED);
+    for client in &clients[2..] {
+        assert_eq!(client.take(node).code(), refused);
+    }
+    for client in &clients[..2] {
+        assert!(node.frames(client.connection).is_empty());
+    }
+    // Whoever needs no computation is served meanwhile.
+    assert!(before.ask(node, &create_stream("orders")).result().is_ok());
+    node.let_go();
+    for client in &clients[..2] {
+        assert!(client.take(node).result().is_ok());
+    }
+    for client in &mut clients[2..] {
+        client.log_in_again(node);
+    }
 }
 
 #[test]
