@@ -7,6 +7,7 @@
 //! | power loss, unless all is `persisted` | the node | all its shards trust their logs again |
 //! | wiped disk | the node | the same |
 //! | damage to the last segment of a log | the node | the damaged records are whole again |
+//! | a partition that a node takes for one it may have lost | the node | the shard trusts its logs |
 //! | damage to a sealed segment | the copy of each record touched | never: the copies are counted |
 //!
 //! At most f nodes are at fault at a time. A sealed record may be damaged while n - f *other*
@@ -154,6 +155,10 @@ impl Atlas {
     pub(crate) fn on_recovered(&mut self, node: u8, group: GroupId, trusted: bool) {
         if trusted {
             self.filling.remove(&(node, group));
+        } else if group != GroupId::METADATA {
+            // Also without a fault: who is not part of the cluster yet takes a new partition for
+            // one that it may have lost.
+            self.filling.insert((node, group));
         }
     }
 
