@@ -88,6 +88,9 @@ impl Sampler<'_> {
         if live.is_empty() || live.len() < GROUPS_MAX && self.prng().chance(1, 20) {
             return self.create_group();
         }
+        if let Some(gone) = self.gone_group() {
+            return self.leave_group(gone);
+        }
         let group = live[self.prng().index(live.len())];
         let client = self.client;
         let Some(member) = self.workload.groups.members.get(&(client, group)) else {
@@ -139,6 +142,19 @@ impl Sampler<'_> {
             })
             .map(|(&group, _)| group)
             .collect()
+    }
+
+    /// Now and then, a group that somebody has asked to be deleted.
+    fn gone_group(&mut self) -> Option<u64> {
+        if !self.prng().chance(1, 40) {
+            return None;
+        }
+        let groups = self.workload.groups.groups.iter();
+        let gone: Vec<u64> = groups
+            .filter(|(_, group)| group.doubted)
+            .map(|(&group, _)| group)
+            .collect();
+        (!gone.is_empty()).then(|| gone[self.prng().index(gone.len())])
     }
 
     fn topic_of(&self, group: u64) -> u64 {
