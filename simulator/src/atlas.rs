@@ -7,7 +7,7 @@
 //! | power loss, unless all is `persisted` | the node | all its shards trust their logs again |
 //! | wiped disk | the node | the same |
 //! | damage to the last segment of a log | the node | the damaged records are whole again |
-//! | a partition that a node takes for one it may have lost | the node | the shard trusts its logs |
+//! | a new partition, taken for one it may have lost | the node | the shard trusts its logs |
 //! | damage to a sealed segment | the copy of each record touched | never: the copies are counted |
 //!
 //! At most f nodes are at fault at a time. A sealed record may be damaged while n - f *other*
