@@ -552,6 +552,11 @@ impl Journal {
 
     /// The log ends after the last whole record.
     fn finish(&mut self, mut recovery: Recovery, mut ending: Ending, context: &mut Context<'_>) {
+        if self.ending == Some(super::Ending::Remove) {
+            // Nobody will read it, nor need its end be found.
+            self.stage = Stage::Idle;
+            return;
+        }
         let head = recovery.whole.map_or(self.base.0, |whole| whole.op);
         if head < self.head || recovery.stray > head {
             base::sometimes!(
@@ -605,11 +610,6 @@ impl Journal {
             before,
             then: Then::Recovered { cut_bytes },
         };
-        if self.ending == Some(super::Ending::Remove) {
-            // Nobody will read it.
-            self.stage = Stage::Idle;
-            return;
-        }
         if ending == Ending::Damage {
             base::sometimes!("storage: the end of the log is damaged");
             recovery.phase = Phase::Waiting(cut);
